@@ -1,0 +1,128 @@
+"""Gradient steps on trees of tensors: torch's own update rules, with their state in the open."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+from credo.core.trees import Params
+
+
+class Optimizer(ABC):
+    """An update rule. Its state is a list of tensors, so that it travels with a method's state.
+
+    `update` works in place: the tensors it is given are consumed.
+    """
+
+    @abstractmethod
+    def init(self, params: Params) -> list[Tensor]:
+        """The state before the first step."""
+
+    @abstractmethod
+    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: float) -> None:
+        """Move the parameters against the gradients."""
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015).
+
+    Reference: D. P. Kingma, J. Ba, "Adam: a method for stochastic optimization", 2015, https://arxiv.org/abs/1412.6980
+    """
+
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
+
+    def init(self, params: Params) -> list[Tensor]:
+        first = [torch.zeros_like(p) for p in params.values()]
+        second = [torch.zeros_like(p) for p in params.values()]
+        steps = [torch.zeros((), dtype=torch.float32, device=p.device) for p in params.values()]
+        return [*first, *second, *steps]
+
+    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: float) -> None:
+        n = len(params)
+        adam(
+            list(params.values()),
+            gradients,
+            state[:n],
+            state[n : 2 * n],
+            [],
+            state[2 * n :],
+            foreach=False,
+            fused=True,
+            amsgrad=False,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            lr=learning_rate,
+            weight_decay=0.0,
+            eps=self.epsilon,
+            maximize=False,
+        )
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Gradient descent, with heavy-ball momentum when it is not zero."""
+
+    momentum: float = 0.0
+
+    def init(self, params: Params) -> list[Tensor]:
+        return [torch.zeros_like(p) for p in params.values()] if self.momentum else []
+
+    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: float) -> None:
+        sgd(
+            list(params.values()),
+            gradients,
+            list(state) if self.momentum else [None] * len(params),
+            foreach=False,
+            weight_decay=0.0,
+            momentum=self.momentum,
+            lr=learning_rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+
+class Schedule(ABC):
+    """How the learning rate changes in the course of a run."""
+
+    @abstractmethod
+    def factor(self, fraction: float) -> float:
+        """What the learning rate is multiplied by when `fraction` (0 to 1) of the run is over."""
+
+
+@dataclass(frozen=True)
+class Constant(Schedule):
+    """The same learning rate from beginning to end."""
+
+    def factor(self, fraction: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """Half a cosine from 1 down to `final`."""
+
+    final: float = 0.0
+
+    def factor(self, fraction: float) -> float:
+        return self.final + (1.0 - self.final) * 0.5 * (1.0 + math.cos(math.pi * fraction))
+
+
+@dataclass(frozen=True)
+class StepDecay(Schedule):
+    """Multiplied by `by` at each of the given fractions of the run."""
+
+    at: tuple[float, ...] = (0.5,)
+    by: float = 0.1
+
+    def factor(self, fraction: float) -> float:
+        return self.by ** sum(fraction >= point for point in self.at)

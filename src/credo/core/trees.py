@@ -1,0 +1,148 @@
+"""Trees of tensors: `Params`, and the flat names under which a method's state goes to disk."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Params = dict[str, Tensor]
+"""Tensors by the names of `module.named_parameters()`. With M members every tensor has a leading axis of M."""
+
+ValueT = TypeVar("ValueT")
+
+
+@dataclasses.dataclass(frozen=True)
+class ParameterInfo:
+    """What a prior may know of one parameter: its shape without member axis, and how many inputs feed one output."""
+
+    shape: tuple[int, ...]
+    fan_in: int
+
+
+Layout = Mapping[str, ParameterInfo]
+
+
+@dataclasses.dataclass(frozen=True)
+class Variables:
+    """What a network computes with: the parameters, and the tensors that are not inferred.
+
+    Attributes:
+        params: inferred tensors, (M, *shape) each; learned noise of the likelihood under `likelihood.*`.
+        buffers: running statistics of batch norm, frozen parameters and the like, (M, *shape) each.
+    """
+
+    params: Params
+    buffers: Params = dataclasses.field(default_factory=dict)
+
+    @property
+    def members(self) -> int:
+        """M, the length of the leading axis."""
+        return members_of(self.params or self.buffers)
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter((self.params or self.buffers).values())).device
+
+    def to(self, device: torch.device | str) -> Variables:
+        return move(self, device)
+
+    def take(self, index: Tensor | Sequence[int]) -> Variables:
+        """The members with these numbers; a number may come several times."""
+        return Variables(take(self.params, index), take(self.buffers, index))
+
+    def repeat(self, members: int) -> Variables:
+        """One member, `members` times."""
+        return self.take([0] * members)
+
+    @staticmethod
+    def stack(items: Sequence[Variables]) -> Variables:
+        """Members side by side along the leading axis."""
+        return Variables(concatenate([v.params for v in items]), concatenate([v.buffers for v in items]))
+
+
+def members_of(tree: Params) -> int:
+    return int(next(iter(tree.values())).shape[0]) if tree else 1
+
+
+def take(tree: Params, index: Tensor | Sequence[int]) -> Params:
+    chosen = torch.as_tensor(index)
+    return {name: t[chosen.to(t.device)] for name, t in tree.items()}
+
+
+def concatenate(trees: Sequence[Params]) -> Params:
+    return {name: torch.cat([tree[name] for tree in trees]) for name in trees[0]}
+
+
+def unbind(tree: Params, members: int) -> list[Params]:
+    """One tree per member; cheap to differentiate through, since the backward of `unbind` is one `stack`."""
+    columns = {name: t.unbind(0) for name, t in tree.items()}
+    return [{name: column[m] for name, column in columns.items()} for m in range(members)]
+
+
+def ravel(tree: Params) -> Tensor:
+    """All tensors side by side: (M, P)."""
+    return torch.cat([t.flatten(1) for t in tree.values()], dim=1)
+
+
+def unravel(flat: Tensor, layout: Layout) -> Params:
+    """The inverse of `ravel`: (M, P) cut into (M, *shape) in the order of the layout."""
+    shapes = {name: info.shape for name, info in layout.items()}
+    parts = torch.split(flat, [_count(shape) for shape in shapes.values()], dim=1)
+    return {name: part.reshape(len(flat), *shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+
+def _count(shape: Iterable[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Tensor]:
+    """Every tensor inside nested dataclasses, dicts and lists, by a dotted path."""
+    return dict(_walk(value, prefix))
+
+
+def _walk(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield path, value
+        return
+    for name, item in _children(value):
+        yield from _walk(item, f"{path}/{name}" if path else name)
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    if dataclasses.is_dataclass(value):
+        yield from ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+    elif isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list | tuple):
+        yield from ((str(i), item) for i, item in enumerate(value))
+
+
+def map_tensors(transform: Callable[[str, Tensor], Tensor], value: ValueT, path: str = "") -> ValueT:
+    """A value like `value`, with each tensor (given with its path) transformed."""
+    if isinstance(value, Tensor):
+        return transform(path, value)  # type: ignore[return-value]
+    inner = {name: map_tensors(transform, item, f"{path}/{name}" if path else name) for name, item in _children(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **inner)
+    if isinstance(value, dict):
+        return inner
+    if isinstance(value, list | tuple):
+        return type(value)(inner.values())  # type: ignore[return-value]
+    return value
+
+
+def restore(template: ValueT, tensors: Mapping[str, Tensor]) -> ValueT:
+    """A value like `template` with the tensors that `flatten` gave for another such value."""
+    return map_tensors(lambda path, old: tensors[path].to(old.device), template)
+
+
+def move(value: ValueT, device: torch.device | str) -> ValueT:
+    """The same value on another device."""
+    return map_tensors(lambda _, old: old.to(device), value)

@@ -1,0 +1,61 @@
+"""One of K classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from credo.core.trees import Params
+from credo.likelihoods.base import Likelihood
+
+
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    """One of K classes; the network's K outputs are logits.
+
+    p(y = k | f) = softmax(f)_k
+    """
+
+    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y.squeeze(1)
+        if y.ndim != 1:
+            raise ValueError(f"y has shape {tuple(y.shape)}: likelihoods.Categorical needs one class number per row")
+        if outputs < 2:
+            raise ValueError(
+                "the network has one output: likelihoods.Categorical needs one output per class; "
+                "for two classes and one output use likelihoods.Bernoulli()"
+            )
+        if y.is_floating_point() and not bool((y == y.round()).all()):
+            raise ValueError("y holds fractions or NaN: likelihoods.Categorical needs class numbers 0, 1, 2, ...")
+        y = y.long()
+        if len(y) and (int(y.min()) < 0 or int(y.max()) >= outputs):
+            raise ValueError(
+                f"y holds class numbers from {int(y.min())} to {int(y.max())}, and the network has {outputs} outputs: "
+                f"the classes must be 0 to {outputs - 1}"
+            )
+        return y
+
+    def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        # cross_entropy is one fused kernel; with axes in front of (B, K) it takes them folded, and only here
+        front = outputs.shape[:-1]
+        flat = outputs.reshape(-1, outputs.shape[-1])
+        return -F.cross_entropy(flat, y.expand(front).reshape(-1), reduction="none").reshape(front)
+
+    def mean(self, outputs: Tensor, params: Params) -> Tensor:
+        return outputs.softmax(-1)
+
+    def variance(self, outputs: Tensor, params: Params) -> Tensor:
+        probs = outputs.softmax(-1)
+        return probs * (1.0 - probs)
+
+    def sample(self, outputs: Tensor, params: Params, generator: torch.Generator) -> Tensor:
+        probs = outputs.softmax(-1)
+        flat = torch.multinomial(probs.reshape(-1, probs.shape[-1]), 1, generator=generator)
+        return flat.reshape(probs.shape[:-1])
+
+    def entropy(self, outputs: Tensor, params: Params) -> Tensor:
+        return torch.special.entr(outputs.softmax(-1)).sum(-1)

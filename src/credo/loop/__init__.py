@@ -1,0 +1,1 @@
+"""The parts of the one loop: batches, history, progress, checkpoints, interrupts."""

@@ -1,0 +1,20 @@
+"""Ways from data to a posterior. One algorithm, one module; `base` says what a method is."""
+
+from credo.methods.base import Info, Method, State, Tick
+from credo.methods.dropout.mc import MCDropout
+from credo.methods.ensemble import DeepEnsemble, Ensemble
+from credo.methods.point import MAP, MaximumLikelihood
+from credo.methods.vi.bayes_by_backprop import BayesByBackprop
+
+__all__ = [
+    "MAP",
+    "BayesByBackprop",
+    "DeepEnsemble",
+    "Ensemble",
+    "Info",
+    "MCDropout",
+    "MaximumLikelihood",
+    "Method",
+    "State",
+    "Tick",
+]

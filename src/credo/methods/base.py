@@ -1,0 +1,85 @@
+"""What a method is: numbers, and three functions that the loop calls."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from credo.core.rng import Stream
+from credo.core.trees import Variables
+from credo.model import Batch, Model, Target
+from credo.posteriors import Posterior
+
+State = Any
+"""A frozen dataclass of tensors and trees of tensors: all that the next step needs, and nothing else."""
+
+Info = dict[str, Tensor]
+"""What only a person needs of a step: numbers per member, (M,), which the history averages over each epoch."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Where in the run a step stands, and the noise that belongs to it.
+
+    Attributes:
+        step: number of this step, from 0.
+        total: number of steps of the whole run.
+        noise: this step's own stream.
+    """
+
+    step: int
+    total: int
+    noise: Stream
+
+    @property
+    def fraction(self) -> float:
+        """The part of the run that is over, 0 to 1."""
+        return self.step / self.total
+
+
+class Method(ABC):
+    """A way from data to a posterior. A method is a final frozen dataclass of numbers: it is its own config.
+
+    All members advance together: every tensor in a state has a leading axis of M members. A method that is written
+    for that axis makes an ensemble of itself at no cost.
+    """
+
+    batch_size: int | None
+    """Examples per step; None for all of them."""
+
+    @property
+    def members(self) -> int:
+        """M."""
+        return 1
+
+    @abstractmethod
+    def steps(self, batches: int) -> int:
+        """Number of steps of the whole run, when the data make so many batches."""
+
+    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+        """The model as this method needs it, and what a person should know of the change.
+
+        Args:
+            model: the user's.
+            x: a few inputs, to look at a forward pass.
+        """
+        return model, ()
+
+    @abstractmethod
+    def init(self, target: Target, variables: Variables, noise: Stream) -> State:
+        """The state before the first step, from fresh or given weights of every member."""
+
+    @abstractmethod
+    def step(self, target: Target, state: State, batch: Batch, tick: Tick) -> tuple[State, Info]:
+        """One step of all members. The tensors of the old state are consumed: they may be overwritten."""
+
+    @abstractmethod
+    def current(self, state: State) -> Variables:
+        """The weights that stand for the state so far, one per member: what validation looks at."""
+
+    @abstractmethod
+    def posterior(self, target: Target, state: State) -> Posterior:
+        """What is believed when the run ends in this state."""

@@ -1,0 +1,1 @@
+"""Methods that keep dropout on when they predict."""

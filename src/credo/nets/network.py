@@ -1,0 +1,233 @@
+"""A torch module as a pure function of its parameters, buffers and masks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from credo.core.rng import Stream
+from credo.core.trees import Layout, ParameterInfo, Params, Variables, unbind
+from credo.nets.dropout import DropoutChange, Masked, Trace, Undropped, drop_before_hidden_layers, trace
+from credo.nets.plan import Plan
+
+Net = nn.Module | Callable[[], nn.Module]
+
+
+class Network:
+    """A private, functional copy of a module. The caller's module is never modified, nor its train/eval flag.
+
+    Args:
+        net: a module that takes a tensor and returns a tensor, or a function without arguments that makes one. A
+            function is called once per member, so that a module's own initialisation is respected.
+        dropout: None leaves dropout as the module has it.
+    """
+
+    def __init__(self, net: Net, dropout: DropoutChange | None = None) -> None:
+        self._make = None if isinstance(net, nn.Module) else net
+        self.dropout = dropout
+        with Stream(0, ("structure",)).borrowed_global():
+            self.module = _private_copy(net if isinstance(net, nn.Module) else net())
+        self._evaluating = self._skeleton().eval()
+        self._training = self._skeleton().train()
+        self._drawing = _freeze_statistics(self._skeleton().train())
+        self._traces: dict[tuple[Any, ...], Trace] = {}
+        self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
+        self.layout: Layout = {
+            name: ParameterInfo(tuple(p.shape), _fan_in(self.module, name))
+            for name, p in self.module.named_parameters()
+            if p.requires_grad
+        }
+        if not self.layout:
+            raise ValueError("the network has no parameter that requires a gradient: there is nothing to infer")
+
+    def with_dropout(self, change: DropoutChange) -> Network:
+        """The same network with other dropout."""
+        return Network(self._make or self.module, dropout=change)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.module.get_parameter(next(iter(self.layout))).dtype
+
+    def given(self) -> Variables:
+        """The module's own weights, as one member."""
+        return self._variables(self.module)
+
+    def initial(self, members: int, stream: Stream) -> Variables:
+        """Fresh weights for each member, by the module's own initialisers."""
+        fresh = []
+        for member in range(members):
+            with stream.child("member", member).borrowed_global():
+                fresh.append(self._variables(self._make() if self._make else _reinitialised(self.module)))
+        return Variables.stack(fresh)
+
+    def _variables(self, module: nn.Module) -> Variables:
+        tensors = {name: p.detach().clone().unsqueeze(0) for name, p in module.named_parameters()}
+        buffers = {name: b.detach().clone().unsqueeze(0) for name, b in module.named_buffers()}
+        frozen = {name: tensors[name] for name in self.frozen}
+        return Variables({name: tensors[name] for name in self.layout}, {**buffers, **frozen})
+
+    def _skeleton(self) -> nn.Module:
+        """A copy with the structure and no values: those come with every call."""
+        module = copy.deepcopy(self.module).to("meta")
+        if self.dropout is not None and self.dropout.inserted:
+            drop_before_hidden_layers(module, self.dropout.rate)
+        return module
+
+    def trace(self, variables: Variables, x: Tensor) -> Trace:
+        """Where the network drops, what it returns and how much memory it takes, for inputs like x (B, ...)."""
+        key = (tuple(x.shape[1:]), x.dtype)
+        if key not in self._traces:
+            lane = {name: t[0] for name, t in variables.params.items() if name in self.layout}
+            index = torch.arange(3, device=x.device) % len(x)
+            few = x[index]
+
+            def forward(examples: int) -> Tensor:
+                kept = {name: t[0].clone() for name, t in variables.buffers.items()}
+                return _call(self._drawing, lane, kept, few[:examples])
+
+            with torch.no_grad():
+                seen = trace(forward)
+            if self.dropout is not None:
+                seen = replace(seen, sites=tuple(replace(site, rate=self.dropout.rate) for site in seen.sites))
+            self._traces[key] = seen
+        return self._traces[key]
+
+    def evaluate(self, variables: Variables, x: Tensor, plan: Plan = Plan.TOGETHER, *, own_x: bool = False) -> Tensor:
+        """Deterministic outputs, (M, B, ...): dropout off, batch norm by its running statistics.
+
+        Args:
+            variables: parameters and buffers, (M, *shape) each.
+            x: inputs (B, ...), the same for all members.
+            plan: members together or one by one.
+            own_x: x is (M, B, ...), each member its own inputs.
+        """
+        if not self.trace(variables, x[0] if own_x else x).sites:
+            return self._run(self._evaluating, variables, x, plan, (), own_x=own_x)
+        with Undropped():
+            return self._run(self._evaluating, variables, x, plan, (), own_x=own_x)
+
+    def train(
+        self,
+        variables: Variables,
+        x: Tensor,
+        masks: Sequence[Tensor],
+        plan: Plan = Plan.TOGETHER,
+        *,
+        own_x: bool = False,
+    ) -> Tensor:
+        """Outputs as in training, (M, B, ...): with these masks, batch norm by the batch. Buffers change in place."""
+        return self._run(self._training, variables, x, plan, masks, own_x=own_x)
+
+    def draw(self, variables: Variables, x: Tensor, masks: Sequence[Tensor], plan: Plan = Plan.TOGETHER) -> Tensor:
+        """Outputs of drawn functions, (S, B, ...): with these masks, batch norm by its running statistics.
+
+        With one member and S masks, the weights are shared by all draws.
+        """
+        return self._run(self._drawing, variables, x, plan, masks)
+
+    def _run(
+        self,
+        module: nn.Module,
+        variables: Variables,
+        x: Tensor,
+        plan: Plan,
+        masks: Sequence[Tensor],
+        *,
+        own_x: bool = False,
+    ) -> Tensor:
+        params = {name: variables.params[name] for name in self.layout}
+        lanes = max(variables.members, len(masks[0]) if masks else 1)
+        shared = variables.members == 1 and lanes > 1
+        if lanes == 1 or plan is Plan.ONE_BY_ONE:
+            trees = unbind(params, variables.members), unbind(variables.buffers, variables.members)
+            outputs = [
+                _call(
+                    module,
+                    trees[0][0 if shared else i],
+                    trees[1][0 if shared else i],
+                    x[i] if own_x else x,
+                    [mask[i] for mask in masks],
+                )
+                for i in range(lanes)
+            ]
+            return torch.stack(outputs) if lanes > 1 else outputs[0].unsqueeze(0)
+        names = [*params, *variables.buffers]
+        tensors = [*params.values(), *variables.buffers.values()]
+
+        def one_lane(*flat: Tensor) -> Tensor:
+            named = dict(zip(names, flat[: len(names)], strict=True))
+            return _call(module, named, {}, flat[-1], flat[len(names) : -1])
+
+        if shared:
+            tensors = [t[0] for t in tensors]
+        axes = (*([None if shared else 0] * len(names)), *([0] * len(masks)), 0 if own_x else None)
+        return torch.func.vmap(one_lane, in_dims=axes)(*tensors, *masks, x)
+
+
+def _call(module: nn.Module, params: Params, buffers: Params, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+    tensors = {**params, **buffers} if buffers else params
+    if masks:
+        with Masked(masks):
+            return functional_call(module, tensors, (x,))
+    return functional_call(module, tensors, (x,))
+
+
+def _private_copy(module: nn.Module) -> nn.Module:
+    if any(nn.parameter.is_lazy(p) for p in module.parameters()):
+        raise ValueError(
+            "the network has lazy layers with no shape yet: call it once on an input, then give it to Model"
+        )
+    for layer in module.modules():
+        if isinstance(layer, nn.RNNBase) and layer.dropout:
+            raise ValueError(
+                f"{type(layer).__name__}(dropout={layer.dropout}) drops inside its kernel, where credo cannot give it "
+                "a seed: set it to 0 and put nn.Dropout between two recurrent layers"
+            )
+    try:
+        return copy.deepcopy(module).to("cpu")
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"the network cannot be copied ({error}): give Model a function that makes it") from None
+
+
+def _reinitialised(module: nn.Module) -> nn.Module:
+    """A copy whose layers have drawn new weights; frozen parameters keep their values."""
+    fresh = copy.deepcopy(module)
+
+    def reset(layer: nn.Module) -> None:
+        initialise = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
+        if callable(initialise) and any(p.requires_grad for p in layer.parameters(recurse=False)):
+            initialise()
+
+    fresh.apply(reset)
+    with torch.no_grad():
+        for (_, old), (_, new) in zip(module.named_parameters(), fresh.named_parameters(), strict=True):
+            if not old.requires_grad:
+                new.copy_(old)
+    return fresh
+
+
+def _freeze_statistics(module: nn.Module) -> nn.Module:
+    for layer in module.modules():
+        if isinstance(layer, nn.modules.batchnorm._NormBase):
+            layer.eval()
+    return module
+
+
+def _fan_in(module: nn.Module, name: str) -> int:
+    """Inputs that feed one output of a weight; 1 for biases, norms and parameters of an unknown kind."""
+    owner_name, _, leaf = name.rpartition(".")
+    owner = module.get_submodule(owner_name)
+    shape = module.get_parameter(name).shape
+    if len(shape) < 2 or isinstance(owner, nn.Embedding):
+        return 1
+    if isinstance(owner, nn.modules.conv._ConvTransposeNd):
+        return int(shape[0] * shape[2:].numel())
+    if leaf.startswith(("weight", "in_proj_weight")):
+        return int(shape[1:].numel())
+    return 1

@@ -1,0 +1,97 @@
+"""What is believed about the weights after the data: the one interface that all methods end in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from credo.core.record import Record
+from credo.core.trees import Variables, flatten, move
+from credo.model import Model, tensor
+from credo.posteriors.functions import Functions
+from credo.posteriors.writing import write_posterior
+from credo.predictive import Predictive, predictive
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior(ABC):
+    """A distribution over functions, learnt from data.
+
+    Where there are several members the posterior is their equal mixture.
+
+    Attributes:
+        model: network, likelihood and prior.
+        record: how the run went: notes, history, time.
+    """
+
+    model: Model
+    record: Record = field(default_factory=Record, kw_only=True)
+
+    @abstractmethod
+    def draw(self, count: int | None = None, seed: int = 0) -> Functions:
+        """`count` drawn functions; None gives the number that suits the posterior.
+
+        Example:
+            `functions = posterior.draw(5); functions(x)` has shape (5, B, outputs).
+        """
+
+    @abstractmethod
+    def point(self) -> Variables:
+        """The weights at their expectation, one per member, (M, *shape): the naive approximation to the posterior."""
+
+    def predict(self, x: Any, draws: int | None = None, seed: int = 0) -> Predictive:
+        """The predictive distribution at new inputs.
+
+        Args:
+            x: inputs (B, ...), a tensor or an array.
+            draws: number of drawn functions; None for the posterior's own choice.
+            seed: of the draws; the same seed gives the same functions.
+        """
+        functions = self.draw(draws, seed)
+        inputs = self.inputs(x)
+        return predictive(self.model.likelihood, functions(inputs), functions.likelihood_params, functions.log_weights)
+
+    def inputs(self, x: Any) -> Tensor:
+        """Inputs as the network takes them, checked."""
+        values = tensor(x, "x")
+        if values.ndim < 1 or len(values) == 0:
+            raise ValueError(f"x has shape {tuple(values.shape)}: there is no example in it")
+        if values.is_floating_point():
+            values = values.to(self.model.network.dtype)
+            if not bool(torch.isfinite(values).all()):
+                raise ValueError("x has NaN or infinite values: remove or fill them")
+        return values.to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.point().device
+
+    @property
+    def history(self) -> tuple[dict[str, float], ...]:
+        """One row per epoch."""
+        return self.record.history
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What credo chose for you and what it noticed, in sentences."""
+        return self.record.notes
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors, by the names under which they are saved."""
+        return flatten(self._values())
+
+    def _values(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("model", "record")}
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same posterior on another device."""
+        return replace(self, **move(self._values(), device))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the posterior to a folder of JSON and safetensors; `credo.load` reads it back."""
+        return write_posterior(Path(folder), type(self).__name__, self.model, self.tensors(), self.record)

@@ -1,0 +1,71 @@
+"""What is believed about the weights before any data."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from credo.core.rng import Stream
+from credo.core.trees import Layout, Params, unravel
+
+
+class Prior(ABC):
+    """A distribution over the parameters of a network."""
+
+    @abstractmethod
+    def log_prob(self, params: Params, layout: Layout) -> Tensor:
+        """Log density of every member's parameters, (M,).
+
+        Args:
+            params: tensors (M, *shape).
+            layout: shape and fan-in of each parameter.
+        """
+
+    @abstractmethod
+    def sample(self, layout: Layout, members: int, stream: Stream) -> Params:
+        """`members` independent draws, (members, *shape) each."""
+
+
+class ElementwisePrior(Prior):
+    """The same density for every weight, zero-centred; `fan_in=True` narrows each weight by the root of its fan-in.
+
+    log p(w) = sum_i log p_0(w_i / s_i) - log s_i,   s_i = 1, or 1 / sqrt(fan-in) of the layer
+    """
+
+    fan_in: bool
+
+    @abstractmethod
+    def log_density(self, w: Tensor) -> Tensor:
+        """log p_0 of each entry."""
+
+    @abstractmethod
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Independent draws from p_0."""
+
+    def log_prob(self, params: Params, layout: Layout) -> Tensor:
+        flat = torch.cat([self._standard(w, layout[name].fan_in) for name, w in params.items()], dim=1)
+        return self.log_density(flat).sum(1) - self._log_volume(params, layout)
+
+    def _standard(self, w: Tensor, fan_in: int) -> Tensor:
+        flat = w.flatten(1)
+        return flat * math.sqrt(fan_in) if self.fan_in and fan_in > 1 else flat
+
+    def _log_volume(self, params: Params, layout: Layout) -> float:
+        if not self.fan_in:
+            return 0.0
+        return sum(-0.5 * math.log(layout[name].fan_in) * w[0].numel() for name, w in params.items())
+
+    def sample(self, layout: Layout, members: int, stream: Stream) -> Params:
+        total = sum(math.prod(info.shape) for info in layout.values())
+        standard = unravel(self.draw((members, total), stream.generator()), layout)
+        if not self.fan_in:
+            return standard
+        return {name: w / math.sqrt(layout[name].fan_in) for name, w in standard.items()}
+
+
+def check_scale(name: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be a positive number, got {value}")

@@ -1,0 +1,38 @@
+"""The Laplace (double exponential) prior."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credo.priors.base import ElementwisePrior, check_scale
+
+
+@dataclass(frozen=True)
+class Laplace(ElementwisePrior):
+    """Independent double-exponential weights, which favour exact zeros in a MAP fit.
+
+    p(w) = exp(-|w| / b) / (2 b),   b = scale / sqrt(2)
+
+    Args:
+        scale: standard deviation (not the rate's inverse b).
+        fan_in: divide by the root of the layer's fan-in.
+    """
+
+    scale: float = 1.0
+    fan_in: bool = False
+
+    def __post_init__(self) -> None:
+        check_scale("scale", self.scale)
+
+    def log_density(self, w: Tensor) -> Tensor:
+        b = self.scale / math.sqrt(2.0)
+        return w.abs() * (-1.0 / b) - math.log(2.0 * b)
+
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        size = torch.empty(shape).exponential_(generator=generator)
+        sign = torch.randint(0, 2, shape, generator=generator) * 2 - 1
+        return self.scale / math.sqrt(2.0) * size * sign
