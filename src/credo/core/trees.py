@@ -132,9 +132,9 @@ def map_tensors(transform: Callable[[str, Tensor], Tensor], value: ValueT, path:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.replace(value, **inner)
     if isinstance(value, dict):
-        return inner
+        return inner  # type: ignore[return-value]
     if isinstance(value, list | tuple):
-        return type(value)(inner.values())  # type: ignore[return-value]
+        return type(value)(inner.values())
     return value
 
 

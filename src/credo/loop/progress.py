@@ -77,7 +77,7 @@ class Throttle:
 
 
 def listener(progress: bool | Listener | None, name: str) -> Listener | None:
-    """Whom to tell: a function of the user's, a line on the terminal, or nobody. None: a line if there is a terminal."""
+    """Whom to tell: a function of the user's, a line on the terminal, or nobody. None: a line on a terminal."""
     if callable(progress):
         return progress
     wanted = sys.stderr.isatty() if progress is None else progress
