@@ -1,0 +1,51 @@
+# Each target sets up its own virtual environment when there is none, and is quick when there is.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.installed-docs
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: help demo test test-slow lint format docs bench lock clean
+
+help: ## what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,docs]"
+	@touch $@
+
+demo: $(INSTALLED) ## the main job as a user meets it
+	$(BIN)/credo reproduce sine --out runs/sine
+
+test: $(INSTALLED) ## everything that must hold, in a few minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-slow: $(INSTALLED) ## the long statistical checks too
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(INSTALLED) ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED) ## put the style right
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(DOCS_INSTALLED) ## the documentation, in site/
+	$(BIN)/mkdocs build --strict
+
+bench: $(INSTALLED) ## ratios against plain torch, measured here and now
+	$(BIN)/python benchmarks/foundation.py
+
+lock: $(DOCS_INSTALLED) ## write constraints.txt from what is installed
+	$(BIN)/python -m pip freeze --exclude-editable --exclude credo | sed 's/+cpu$$//' | sort -f > constraints.txt
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) site runs .pytest_cache .mypy_cache .ruff_cache

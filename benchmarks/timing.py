@@ -1,0 +1,34 @@
+"""Two things compared in one run: interleaved repeats, the best of each, and their ratio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+
+def best_of(tasks: Mapping[str, Callable[[], int]], repeats: int = 7) -> dict[str, float]:
+    """Seconds per unit of work of each task, the best of interleaved repeats after one warm-up.
+
+    Args:
+        tasks: by name; each does its work and returns how many units (steps, passes) it did.
+        repeats: how often each is timed.
+    """
+    best = {name: float("inf") for name in tasks}
+    for task in tasks.values():
+        task()
+    for _ in range(repeats):
+        for name, task in tasks.items():
+            begin = time.perf_counter()
+            units = task()
+            best[name] = min(best[name], (time.perf_counter() - begin) / units)
+    return best
+
+
+def row(what: str, ours: float, theirs: float, promise: float) -> str:
+    """One line of the table: a ratio beside what was promised for it."""
+    ratio = ours / theirs
+    verdict = "kept" if ratio <= promise else "BROKEN"
+    return f"{what:<62} {1000 * ours:9.3f} {1000 * theirs:9.3f} {ratio:7.3f} {promise:7.3f}  {verdict}"
+
+
+HEADER = f"{'':<62} {'ours ms':>9} {'torch ms':>9} {'ratio':>7} {'promise':>7}"
