@@ -1,0 +1,1 @@
+"""Reproductions: each is a package with one `EXPERIMENT` and a `claims.toml`."""

@@ -1,0 +1,264 @@
+"""What an experiment is: claims with their accepted ranges, a run that measures them, and a verdict on each.
+
+An experiment is a package `credo.experiments.<name>`:
+
+- `claims.toml` says what is claimed, by whom, and which measured numbers would bear it out;
+- `__init__.py` exposes `EXPERIMENT = Experiment.beside(__file__, run)`.
+
+`run(size, folder, seed, progress)` measures, draws its figures into the folder and returns an `Outcome`.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from credo.loop.progress import Listener, Report
+from credo.posteriors import Posterior
+from credo.reports.tables import Cell, Table
+
+__all__ = [
+    "Card",
+    "Cell",
+    "Claim",
+    "Experiment",
+    "Figure",
+    "Judged",
+    "Outcome",
+    "Progress",
+    "Run",
+    "Size",
+    "Table",
+    "Verdict",
+    "judge",
+    "uninterrupted",
+    "verdict",
+]
+
+CLAIMS = "claims.toml"
+
+
+class Size(Enum):
+    """How much work a reproduction does: a look, or the real thing."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+class Verdict(Enum):
+    """What a measured number says about a claim."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence that a measured number can bear out or refute.
+
+    Attributes:
+        id: name of the number that is measured.
+        statement: the claim in plain words.
+        source: who says so, and where.
+        published: the number or the words of the source.
+        low: smallest measured number that agrees with the claim.
+        high: largest one.
+        note: how the number is measured, and why the range is what it is.
+    """
+
+    id: str
+    statement: str
+    source: str
+    published: str | float
+    low: float = -math.inf
+    high: float = math.inf
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"claim {self.id!r}: low {self.low} must not exceed high {self.high}")
+        if math.isinf(self.low) and math.isinf(self.high):
+            raise ValueError(f"claim {self.id!r} has neither low nor high, so nothing could refute it: give one")
+
+
+def verdict(measured: float | None, low: float, high: float) -> Verdict:
+    """The verdict on a claim, from the measured number and the accepted range alone.
+
+    Example:
+        >>> verdict(0.8, 0.79, 0.81), verdict(float("nan"), 0.0, 1.0), verdict(None, 0.0, 1.0)
+        (<Verdict.AGREES: 'agrees'>, <Verdict.DIFFERS: 'differs'>, <Verdict.NOT_MEASURED: 'not measured'>)
+    """
+    if measured is None:
+        return Verdict.NOT_MEASURED
+    # written so that NaN, which compares false with everything, and infinity differ
+    return Verdict.AGREES if math.isfinite(measured) and low <= measured <= high else Verdict.DIFFERS
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture in the run folder.
+
+    Attributes:
+        path: file name, relative to the run folder.
+        caption: what to see in it.
+    """
+
+    path: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment found.
+
+    Attributes:
+        measured: numbers by the id of the claim that they are held against.
+        tables: what a reader wants beside them.
+        figures: pictures that the run has written to its folder.
+        unmeasured: why a claim was not measured, by its id; each claim is in `measured` or here.
+    """
+
+    measured: Mapping[str, float]
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim, the number it was held against, and the verdict.
+
+    Attributes:
+        claim: what was claimed.
+        measured: our number; None where there is none.
+        reason: why there is none.
+    """
+
+    claim: Claim
+    measured: float | None
+    reason: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict(self.measured, self.claim.low, self.claim.high)
+
+
+def judge(claims: tuple[Claim, ...], outcome: Outcome) -> tuple[Judged, ...]:
+    """A verdict on every claim.
+
+    Raises:
+        ValueError: a claim is neither measured nor excused, or a number belongs to no claim.
+    """
+    known = {claim.id for claim in claims}
+    given = [*outcome.measured, *outcome.unmeasured]
+    if forgotten := sorted(known - set(given)):
+        raise ValueError(f"claims {forgotten} were not measured: put a number in measured or the reason in unmeasured")
+    if stray := sorted(set(given) - known):
+        raise ValueError(f"measured {stray}, which no claim in {CLAIMS} speaks of: add the claim or drop the number")
+    if both := sorted(outcome.measured.keys() & outcome.unmeasured.keys()):
+        raise ValueError(f"claims {both} are said to be measured and not measured: choose one")
+    return tuple(
+        Judged(claim, float(outcome.measured[claim.id]))
+        if claim.id in outcome.measured
+        else Judged(claim, None, outcome.unmeasured[claim.id])
+        for claim in claims
+    )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Whom an experiment tells what it is doing.
+
+    Attributes:
+        show: is given what is being done, and how much of it is over (0 to 1, None where that is not known).
+
+    Example:
+        >>> Progress(lambda text, share: print(text, share)).say("drawing figures")
+        drawing figures None
+    """
+
+    show: Callable[[str, float | None], None] = lambda text, share: None
+
+    def say(self, text: str, share: float | None = None) -> None:
+        self.show(text, share)
+
+    def of(self, text: str) -> Listener:
+        """A listener for `credo.fit(progress=...)` that reports under this text."""
+
+        def tell(report: Report) -> None:
+            self.show(text, report.step / max(report.total, 1))
+
+        return tell
+
+
+Run = Callable[[Size, Path, int, Progress], Outcome]
+"""The work of an experiment: size, folder for figures, seed, whom to tell."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What an experiment says of itself before any of its code is loaded.
+
+    Attributes:
+        name: as it is called at the command line.
+        title: one line.
+        source: the document whose claims are tested.
+        shows: what the experiment shows, in plain words.
+        claims: what is claimed.
+    """
+
+    name: str
+    title: str
+    source: str
+    shows: str
+    claims: tuple[Claim, ...]
+
+    @staticmethod
+    def read(folder: Path) -> Card:
+        """The card of the experiment in a folder, from its claims.toml."""
+        path = folder / CLAIMS
+        with path.open("rb") as file:
+            data = tomllib.load(file)
+        try:
+            claims = tuple(_claim(entry) for entry in data["claim"])
+            name = folder.name.replace("_", "-")
+            card = Card(name, data["title"], data["source"], data["shows"], claims)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a list of claims: {error}") from None
+        if len({claim.id for claim in claims}) < len(claims):
+            raise ValueError(f"{path} has two claims with the same id")
+        return card
+
+
+def _claim(entry: Mapping[str, Any]) -> Claim:
+    bounds = {name: float(entry[name]) for name in ("low", "high") if name in entry}
+    return Claim(**{**entry, **bounds})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A reproduction: its card, and the function that does the work."""
+
+    card: Card
+    run: Run
+
+    @staticmethod
+    def beside(file: str, run: Run) -> Experiment:
+        """The experiment of the package whose `__init__.py` passes its `__file__`."""
+        return Experiment(Card.read(Path(file).parent), run)
+
+
+def uninterrupted(posterior: Posterior) -> Posterior:
+    """The posterior, or KeyboardInterrupt where Ctrl-C cut its fit short.
+
+    `credo.fit` keeps the result of an interrupted run; an experiment has no use for half a result and must end too.
+    """
+    if any(note.startswith("interrupted") for note in posterior.notes):
+        raise KeyboardInterrupt
+    return posterior
