@@ -1,0 +1,96 @@
+"""What the exact models believe about new targets; the names and shapes are those of `credo.Predictive`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from credo.exact.inputs import check_level, vector
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalPredictive:
+    """A normal distribution for each of B targets.
+
+    Attributes:
+        mean: (B, 1).
+        epistemic: variance that more data would remove, (B, 1).
+        aleatoric: variance of the noise, (B, 1).
+    """
+
+    mean: Tensor
+    epistemic: Tensor
+    aleatoric: Tensor
+
+    @property
+    def variance(self) -> Tensor:
+        return self.epistemic + self.aleatoric
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.variance.sqrt()
+
+    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends, (B, 1) each, with `level` between them."""
+        check_level(level)
+        half = math.sqrt(2) * torch.special.erfinv(torch.tensor(level, dtype=torch.float64)) * self.stddev
+        return self.mean - half, self.mean + half
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """log p(y_b | x_b, data) of each example on its own, (B,)."""
+        z = (_targets(y, len(self.mean)) - self.mean) / self.stddev
+        return (-0.5 * z.square() - self.stddev.log() - HALF_LOG_2PI).squeeze(1)
+
+
+@dataclass(frozen=True, eq=False)
+class MixturePredictive:
+    """The weighted mixture over the functions of a grid: p(y | x, data) = sum_k w_k N(y; f_k(x), noise_scale^2).
+
+    Attributes:
+        functions: f_k(x_b), (K, B, 1).
+        weights: posterior weights of the functions, (K,); they sum to one.
+        noise_scale: standard deviation of the noise.
+    """
+
+    functions: Tensor
+    weights: Tensor
+    noise_scale: float
+
+    @cached_property
+    def mean(self) -> Tensor:  # (B, 1)
+        return torch.tensordot(self.weights, self.functions, dims=1)
+
+    @cached_property
+    def epistemic(self) -> Tensor:  # (B, 1)
+        return torch.tensordot(self.weights, (self.functions - self.mean).square(), dims=1)
+
+    @property
+    def aleatoric(self) -> Tensor:  # (B, 1)
+        return torch.full_like(self.mean, self.noise_scale**2)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.epistemic + self.aleatoric
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.variance.sqrt()
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """log sum_k w_k N(y_b; f_k(x_b), noise_scale^2) of each example, (B,)."""
+        z = (_targets(y, self.functions.shape[1]) - self.functions) / self.noise_scale
+        each = (-0.5 * z.square() - math.log(self.noise_scale) - HALF_LOG_2PI).squeeze(-1)  # (K, B)
+        return torch.logsumexp(each + self.weights.log().unsqueeze(1), dim=0)
+
+
+def _targets(y: Tensor, rows: int) -> Tensor:
+    column = vector(y, "y").unsqueeze(1)
+    if len(column) != rows:
+        raise ValueError(f"y has {len(column)} rows and the prediction {rows}")
+    return column
