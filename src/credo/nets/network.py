@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,9 @@ from credo.nets.dropout import DropoutChange, Masked, Trace, Undropped, drop_bef
 from credo.nets.plan import Plan
 
 Net = nn.Module | Callable[[], nn.Module]
+
+Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
+"""Makes the context that one member's forward pass runs in, from that member's parameters and masks."""
 
 
 class Network:
@@ -120,9 +124,13 @@ class Network:
         plan: Plan = Plan.TOGETHER,
         *,
         own_x: bool = False,
+        around: Around | None = None,
     ) -> Tensor:
-        """Outputs as in training, (M, B, ...): with these masks, batch norm by the batch. Buffers change in place."""
-        return self._run(self._training, variables, x, plan, masks, own_x=own_x)
+        """Outputs as in training, (M, B, ...): with these masks, batch norm by the batch. Buffers change in place.
+
+        `around` may replace the context that gives the masks to the dropout layers (None) by one that does more.
+        """
+        return self._run(self._training, variables, x, plan, masks, own_x=own_x, around=around)
 
     def draw(self, variables: Variables, x: Tensor, masks: Sequence[Tensor], plan: Plan = Plan.TOGETHER) -> Tensor:
         """Outputs of drawn functions, (S, B, ...): with these masks, batch norm by its running statistics.
@@ -140,6 +148,7 @@ class Network:
         masks: Sequence[Tensor],
         *,
         own_x: bool = False,
+        around: Around | None = None,
     ) -> Tensor:
         params = {name: variables.params[name] for name in self.layout}
         lanes = max(variables.members, len(masks[0]) if masks else 1)
@@ -153,6 +162,7 @@ class Network:
                     trees[1][0 if shared else i],
                     x[i] if own_x else x,
                     [mask[i] for mask in masks],
+                    around,
                 )
                 for i in range(lanes)
             ]
@@ -162,7 +172,7 @@ class Network:
 
         def one_lane(*flat: Tensor) -> Tensor:
             named = dict(zip(names, flat[: len(names)], strict=True))
-            return _call(module, named, {}, flat[-1], flat[len(names) : -1])
+            return _call(module, named, {}, flat[-1], flat[len(names) : -1], around)
 
         if shared:
             tensors = [t[0] for t in tensors]
@@ -170,10 +180,17 @@ class Network:
         return torch.func.vmap(one_lane, in_dims=axes)(*tensors, *masks, x)
 
 
-def _call(module: nn.Module, params: Params, buffers: Params, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+def _call(
+    module: nn.Module,
+    params: Params,
+    buffers: Params,
+    x: Tensor,
+    masks: Sequence[Tensor] = (),
+    around: Around | None = None,
+) -> Tensor:
     tensors = {**params, **buffers} if buffers else params
     if masks:
-        with Masked(masks):
+        with around(tensors, masks) if around else Masked(masks):
             return functional_call(module, tensors, (x,))
     return functional_call(module, tensors, (x,))
 
