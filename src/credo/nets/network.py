@@ -189,7 +189,7 @@ def _call(
     around: Around | None = None,
 ) -> Tensor:
     tensors = {**params, **buffers} if buffers else params
-    if masks:
+    if masks or around:
         with around(tensors, masks) if around else Masked(masks):
             return functional_call(module, tensors, (x,))
     return functional_call(module, tensors, (x,))
