@@ -31,10 +31,10 @@ __all__ = [
     "Judged",
     "Outcome",
     "Progress",
-    "Run",
     "Size",
     "Table",
     "Verdict",
+    "Work",
     "judge",
     "uninterrupted",
     "verdict",
@@ -197,7 +197,7 @@ class Progress:
         return tell
 
 
-Run = Callable[[Size, Path, int, Progress], Outcome]
+Work = Callable[[Size, Path, int, Progress], Outcome]
 """The work of an experiment: size, folder for figures, seed, whom to tell."""
 
 
@@ -246,10 +246,10 @@ class Experiment:
     """A reproduction: its card, and the function that does the work."""
 
     card: Card
-    run: Run
+    run: Work
 
     @staticmethod
-    def beside(file: str, run: Run) -> Experiment:
+    def beside(file: str, run: Work) -> Experiment:
         """The experiment of the package whose `__init__.py` passes its `__file__`."""
         return Experiment(Card.read(Path(file).parent), run)
 

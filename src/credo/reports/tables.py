@@ -36,7 +36,7 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"table {self.title!r}: a row has {len(row)} cells, there are {len(self.columns)} columns")
+                raise ValueError(f"table {self.title!r} has {len(self.columns)} columns, and a row of {len(row)} cells")
 
     def numeric(self, column: int) -> bool:
         """Whether a column holds numbers, which are set to the right."""

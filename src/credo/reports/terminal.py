@@ -1,0 +1,31 @@
+"""Tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import rich.table
+from rich.text import Text
+
+from credo.reports.tables import Cell, Table, cell_text
+
+
+def terminal_table(table: Table, styles: Mapping[str, str] | None = None) -> rich.table.Table:
+    """The table as rich draws it.
+
+    Args:
+        table: what to show.
+        styles: rich styles by the text of a cell, for example `{"differs": "bold red"}`.
+    """
+    drawn = rich.table.Table(title=Text(table.title, "bold"), caption=Text(table.note, "dim") if table.note else None)
+    drawn.title_justify = drawn.caption_justify = "left"
+    for index, name in enumerate(table.columns):
+        drawn.add_column(Text(name), justify="right" if table.numeric(index) else "left")
+    for row in table.rows:
+        drawn.add_row(*(_text(cell, styles or {}) for cell in row))
+    return drawn
+
+
+def _text(cell: Cell, styles: Mapping[str, str]) -> Text:
+    text = cell_text(cell)
+    return Text(text, styles.get(text, ""))
