@@ -50,7 +50,7 @@ class Adam(Optimizer):
         n = len(params)
         adam(
             list(params.values()),
-            gradients,
+            [_laid_out_as(p, g) for p, g in zip(params.values(), gradients, strict=True)],
             state[:n],
             state[n : 2 * n],
             [],
@@ -65,6 +65,17 @@ class Adam(Optimizer):
             eps=self.epsilon,
             maximize=False,
         )
+
+
+def _laid_out_as(param: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient with its entries where the parameter has them in memory.
+
+    torch's fused kernel for the CPU walks over memory without looking at strides, and the gradients of vectorised
+    members come transposed.
+    """
+    if gradient.stride() == param.stride():
+        return gradient
+    return torch.empty_like(param).copy_(gradient)
 
 
 @dataclass(frozen=True)
