@@ -1,0 +1,52 @@
+"""How often the classes are right, and how good their probabilities are."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+
+from credo.metrics.inputs import ArrayLike, classes_like, probabilities
+from credo.model import tensor
+from credo.predictive import Predictive
+
+
+def accuracy(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
+    """The part of the examples whose most probable class is the observed one.
+
+    Args:
+        prediction: a Predictive over classes, class probabilities (B, K), the probability of yes (B,), or class
+            numbers (B,) of an integer type.
+        y: observed class numbers, (B,).
+    """
+    if not isinstance(prediction, Predictive):
+        given = tensor(prediction, "prediction")
+        if not given.is_floating_point():
+            labels, observed = given.reshape(-1), tensor(y, "y").reshape(-1).to(given.device)
+            if labels.shape != observed.shape or len(labels) == 0:
+                raise ValueError(f"y has {len(observed)} classes and the prediction {len(labels)}: they must agree")
+            return float((labels == observed).double().mean())
+    probs = probabilities(prediction)
+    return float((probs.argmax(1) == classes_like(y, probs)).double().mean())
+
+
+def brier(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
+    """Mean squared distance of the probabilities from the observed class; 0 is best, 2 is worst.
+
+    1/B sum_b sum_k (p_bk - [y_b = k])^2
+
+    This is Brier's own definition, a sum over all classes; for two classes it is twice the squared error of the
+    probability of yes.
+
+    Args:
+        prediction: a Predictive over classes, class probabilities (B, K), or the probability of yes (B,).
+        y: observed class numbers, (B,).
+
+    Reference: G. W. Brier, "Verification of forecasts expressed in terms of probability", 1950,
+        https://doi.org/10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2
+
+    Example:
+        >>> brier([[1.0, 0.0], [0.5, 0.5]], [0, 1])
+        0.25
+    """
+    probs = probabilities(prediction)
+    observed = F.one_hot(classes_like(y, probs), probs.shape[1])
+    return float((probs - observed).square().sum(1).mean())
