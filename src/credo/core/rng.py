@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+_CPU_STATE = torch.Generator().get_state()
+_TWISTER = slice(24, 24 + 8 * 624)
+"""Where the serialised state of torch's CPU generator keeps the 624 words of its Mersenne twister."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +40,28 @@ class Stream:
 
     def key(self) -> int:
         """A 64-bit number that stands for this stream."""
-        text = repr((self.seed, self.path)).encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
+        return int.from_bytes(hashlib.blake2b(self._text(), digest_size=8).digest(), "little", signed=True)
+
+    def _text(self) -> bytes:
+        # numbers of numpy and torch read like Python's own
+        names = tuple(name if isinstance(name, str) else operator.index(name) for name in self.path)
+        return repr((operator.index(self.seed), names)).encode()
 
     def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
         """A fresh torch generator at the beginning of this stream."""
-        return torch.Generator(device).manual_seed(self.key())
+        generator = torch.Generator(device)
+        if generator.device.type != "cpu":
+            return generator.manual_seed(self.key())
+        generator.set_state(self._cpu_state())
+        return generator
+
+    def _cpu_state(self) -> Tensor:
+        # the CPU generator reads 32 bits of a seed, so that two of some 80,000 streams would be the same: the name
+        # fills its whole state instead
+        words = bytearray(hashlib.shake_128(self._text()).digest(4 * 624))
+        state = _CPU_STATE.clone()
+        state[_TWISTER].view(torch.int64).copy_(torch.frombuffer(words, dtype=torch.uint32))
+        return state
 
     def normal(self, *shape: int, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> Tensor:
         """Standard normal numbers."""
@@ -67,7 +88,7 @@ class Stream:
         The initialisers of torch's own layers take no generator; only here is the global one touched at all.
         """
         before = torch.default_generator.get_state()
-        torch.default_generator.manual_seed(self.key())
+        torch.default_generator.set_state(self._cpu_state())
         try:
             yield
         finally:
