@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+class CredoWarning(UserWarning):
+    """Trouble that does not stop a run, in a sentence."""
+
+
 @dataclass(frozen=True)
 class Record:
     """The story of one run, carried by the posterior that came out of it.

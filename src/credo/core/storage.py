@@ -1,12 +1,14 @@
-"""Folders on disk: JSON and safetensors, each file written under a temporary name, flushed and renamed."""
+"""Folders on disk: JSON and safetensors, all files of a folder replaced in one instant."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from torch import Tensor
 SCHEMA = 1
 """The version of the folder's layout; a folder of a newer version is refused."""
 
+_WRITING, _READY = ".writing", ".ready"
+"""Where new files are written, and where they lie once they are whole."""
+
 
 class StorageError(ValueError):
     """A folder that cannot be read or written, with a sentence that says why and what to do."""
@@ -29,45 +34,87 @@ TensorFile = tuple[Mapping[str, Tensor], Mapping[str, str]]
 
 
 def write_folder(folder: Path, texts: Mapping[str, str], tensors: Mapping[str, TensorFile]) -> None:
-    """Write files so that a reader, or a crash, sees either the old ones or the new ones.
+    """Write files so that whoever reads next, after a crash too, finds all the old ones or all the new ones.
 
-    All are written under temporary names and flushed to the disk first; only then they take their places.
+    They are written to a hidden folder inside and flushed. Renaming that folder is the commit: from then on its files
+    count, whether or not they have moved to their places yet.
     """
-    parts = {name: folder / f".{name}.{os.getpid()}.part" for name in (*tensors, *texts)}
+    writing = folder / _WRITING
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _settle(folder)
+        shutil.rmtree(writing, ignore_errors=True)
+        writing.mkdir(parents=True)
         for name, (values, metadata) in tensors.items():
             ready = {key: t.detach().to("cpu").clone().contiguous() for key, t in values.items()}
-            save_file(ready, parts[name], metadata=dict(metadata))
+            save_file(ready, writing / name, metadata=dict(metadata))
         for name, text in texts.items():
-            parts[name].write_text(text, encoding="utf-8")
-        for part in parts.values():
-            with part.open("rb") as handle:
-                os.fsync(handle.fileno())
-        for name, part in parts.items():
-            os.replace(part, folder / name)
+            (writing / name).write_text(text, encoding="utf-8")
+        _flush([*writing.iterdir(), writing])
+        writing.rename(folder / _READY)
     except (OSError, SafetensorError) as error:
         raise StorageError(f"{folder} cannot be written ({error}); what was there before is untouched") from error
     finally:
-        for part in parts.values():
-            with contextlib.suppress(OSError):
-                part.unlink()
+        shutil.rmtree(writing, ignore_errors=True)
+    with contextlib.suppress(OSError):  # written is written: the next save, or nobody, moves them
+        _settle(folder)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise StorageError(f"{path} does not exist: is {path.parent} a folder that credo wrote?")
+def _settle(folder: Path) -> None:
+    """Move files that are ready to their places."""
+    ready = folder / _READY
+    if ready.is_dir():
+        for file in ready.iterdir():
+            file.replace(folder / file.name)
+        ready.rmdir()
+        _flush([folder])
+
+
+def _flush(paths: Iterable[Path]) -> None:
+    """Wait until the disk has them; folders can be flushed on POSIX systems only."""
+    for path in paths:
+        if path.is_file() or os.name == "posix":
+            handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def find(folder: Path, name: str) -> Path | None:
+    """Where a file of the folder lies, or None: ready before settled, as a crash may have left it."""
+    return next((path for path in (folder / _READY / name, folder / name) if path.is_file()), None)
+
+
+def _found(folder: Path, name: str) -> Path:
+    path = find(folder, name)
+    if path is None:
+        raise StorageError(f"{folder / name} does not exist: is {folder} a folder that credo wrote?")
+    return path
+
+
+def read_text(folder: Path, name: str) -> str:
+    """A text file of the folder."""
+    path = _found(folder, name)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise StorageError(f"{path} cannot be read as text ({error}); the file is damaged or not credo's") from None
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object of the folder, of a schema that this version knows."""
+    path = folder / name
+    try:
+        data = json.loads(read_text(folder, name))
+    except (json.JSONDecodeError, RecursionError) as error:
         raise StorageError(f"{path} is not readable JSON ({error}); the file is damaged or not credo's") from None
     if not isinstance(data, dict):
         raise StorageError(f"{path} holds no JSON object; the file is damaged or not credo's")
+    _check_schema(data.get("schema"), path)
     return data
 
 
-def check_schema(data: Mapping[str, Any], path: Path) -> None:
-    version = data.get("schema")
+def _check_schema(version: Any, path: Path) -> None:
     if not isinstance(version, int):
         raise StorageError(f"{path} has no schema version: it was not written by credo")
     if version > SCHEMA:
@@ -76,16 +123,26 @@ def check_schema(data: Mapping[str, Any], path: Path) -> None:
         )
 
 
-def read_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(
+    folder: Path, name: str, device: torch.device | str = "cpu"
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a file, and the text beside them."""
-    if not path.is_file():
-        raise StorageError(f"{path} does not exist: is {path.parent} a folder that credo wrote?")
+    path = _found(folder, name)
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
             return tensors, dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise StorageError(f"{path} is truncated or not a safetensors file ({error})") from None
+
+
+def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """A short text that differs when names, shapes, types or values differ."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, values in tensors.items():
+        digest.update(repr((name, tuple(values.shape), values.dtype)).encode())
+        digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def environment() -> dict[str, str]:

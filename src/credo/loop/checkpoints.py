@@ -10,8 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
-from credo.core.storage import SCHEMA, StorageError, check_schema, environment, read_json, read_tensors, write_folder
+from credo.core.storage import SCHEMA, StorageError, environment, find, read_json, read_tensors, write_folder
 from credo.core.trees import ValueT, flatten, restore
+from credo.loop.history import History
+from credo.nets.plan import Plan
 
 RUN, STATE = "run.json", "checkpoint.safetensors"
 
@@ -22,11 +24,15 @@ class Checkpoint:
 
     Args:
         folder: of the checkpoint; made when it is not there.
-        seconds: at least this long between two checkpoints.
+        seconds: at least this long between two checkpoints; 0 saves after every step.
     """
 
     folder: str | Path
     seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.seconds >= 0:
+            raise ValueError(f"seconds between two checkpoints must be zero or more, got {self.seconds!r}")
 
 
 @dataclass(frozen=True)
@@ -35,16 +41,19 @@ class Saved:
 
     step: int
     seconds: float
-    history: list[dict[str, float]]
-    plan: str
+    plan: Plan
+    history: History
     tensors: dict[str, Tensor]
 
     def state(self, template: ValueT) -> ValueT:
         """The saved state, in the form of a fresh one."""
-        fresh = flatten(template)
-        if fresh.keys() != self.tensors.keys() or any(fresh[n].shape != t.shape for n, t in self.tensors.items()):
+        if _forms(flatten(template)) != _forms(self.tensors):
             raise StorageError("the checkpoint does not fit the method and the network: it belongs to another run")
         return restore(template, self.tensors)
+
+
+def _forms(tensors: dict[str, Tensor]) -> dict[str, tuple[Any, ...]]:
+    return {name: (t.shape, t.dtype) for name, t in tensors.items()}
 
 
 class Checkpoints:
@@ -63,30 +72,47 @@ class Checkpoints:
 
     def existing(self, *, resume: bool) -> Saved | None:
         """The checkpoint in the folder, if there is one; refused if it is not to be resumed or is another run's."""
-        if not (self.folder / STATE).exists():
+        if find(self.folder, STATE) is None:
             return None
         if not resume:
             raise StorageError(
                 f"{self.folder} holds the checkpoint of a run: pass resume=True to go on with it, or another folder"
             )
-        run = read_json(self.folder / RUN)
-        check_schema(run, self.folder / RUN)
+        self._check_identity(read_json(self.folder, RUN).get("identity"))
+        tensors, text = read_tensors(self.folder, STATE)
+        try:
+            return Saved(
+                int(text["step"]),
+                float(text["seconds"]),
+                Plan(text["plan"]),
+                History.restored(json.loads(text["history"]), _under("history/", tensors)),
+                _under("state/", tensors),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise StorageError(f"{self.folder / STATE} is not a checkpoint of credo's ({error!r})") from None
+
+    def _check_identity(self, saved: Any) -> None:
         for name, value in self.identity.items():
-            if run.get("identity", {}).get(name) != value:
+            was = saved.get(name) if isinstance(saved, dict) else None
+            if was != value:
                 raise StorageError(
-                    f"{self.folder} holds the checkpoint of another run: its {name} was "
-                    f"{run.get('identity', {}).get(name)}, and now it is {value}"
+                    f"{self.folder} holds the checkpoint of another run: its {name} was {was}, and now it is {value}; "
+                    "give what was given then, or another folder"
                 )
-        tensors, text = read_tensors(self.folder / STATE)
-        return Saved(int(text["step"]), float(text["seconds"]), json.loads(text["history"]), text["plan"], tensors)
 
     def due(self) -> bool:
+        """Whether it is time for the next one."""
         return time.monotonic() - self.last >= self.every
 
-    def write(self, step: int, seconds: float, history: list[dict[str, float]], plan: str, state: Any) -> None:
-        """Replace the checkpoint. All that changes lies in one file, so its renaming is the whole commit."""
-        text = {"step": str(step), "seconds": repr(seconds), "history": json.dumps(history), "plan": plan}
+    def write(self, step: int, seconds: float, plan: Plan, history: History, state: Any) -> None:
+        """Replace the checkpoint."""
+        rows, sums = history.saved()
+        text = {"step": str(step), "seconds": repr(seconds), "plan": plan.value, "history": json.dumps(rows)}
         run = {"schema": SCHEMA, "identity": self.identity, "environment": environment()}
-        texts = {} if (self.folder / RUN).exists() else {RUN: json.dumps(run, indent=2) + "\n"}
-        write_folder(self.folder, texts, {STATE: (flatten(state), text)})
+        tensors = flatten({"state": state, "history": sums})
+        write_folder(self.folder, {RUN: json.dumps(run, indent=2) + "\n"}, {STATE: (tensors, text)})
         self.last = time.monotonic()
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -28,9 +30,14 @@ class Interrupts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._active:
-            signal.signal(signal.SIGINT, self._before)
+            # None stands for a handler that was not installed from Python and cannot be put back
+            signal.signal(signal.SIGINT, signal.SIG_DFL if self._before is None else self._before)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+        with contextlib.suppress(
+            OSError
+        ):  # not by sys.stderr, which the signal may have caught in the middle of a write
+            os.write(2, b"\nstopping after this step; press Ctrl-C again to stop at once\n")

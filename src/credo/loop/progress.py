@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +21,7 @@ class Report:
         epoch: epochs done.
         seconds: wall-clock time so far.
         numbers: the newest row of the history.
+        last: whether the run is over, finished or not.
     """
 
     step: int
@@ -26,36 +29,52 @@ class Report:
     epoch: float
     seconds: float
     numbers: dict[str, float]
+    last: bool = False
 
 
 Listener = Callable[[Report], None]
 
 
 class ProgressLine:
-    """One line on a terminal, rewritten in place; nothing where the output is not a terminal unless asked for."""
+    """One line on a terminal, rewritten in place and cut to the terminal's width."""
 
     def __init__(self, name: str, stream: TextIO | None = None) -> None:
         self.name, self.stream = name, stream or sys.stderr
         self.width = 0
 
     def __call__(self, report: Report) -> None:
-        share = report.step / max(report.total, 1)
-        left = report.seconds * (1 - share) / share if share > 0 else float("nan")
-        numbers = "  ".join(f"{name} {value:.4g}" for name, value in report.numbers.items() if name not in _HIDDEN)
-        text = f"{self.name}  {share:4.0%}  {numbers}  {clock(report.seconds)} elapsed, {clock(left)} left"
-        self.stream.write("\r" + text.ljust(self.width))
+        text = progress_text(self.name, report)
+        if self.stream.isatty():
+            text = text[: shutil.get_terminal_size().columns - 1]
+        self.stream.write("\r" + text.ljust(self.width) + ("\n" if report.last else ""))
         self.width = len(text)
-        if report.step >= report.total:
-            self.stream.write("\n")
         self.stream.flush()
 
 
 _HIDDEN = ("epoch", "seconds")
 
 
+def progress_text(name: str, report: Report) -> str:
+    """What the line says.
+
+    Example:
+        >>> progress_text("MAP", Report(25, 100, 2.5, 30.0, {"epoch": 2.0, "log_likelihood": -1.5}))
+        'MAP   25%  log_likelihood -1.5  0:30 elapsed, 1:30 left'
+    """
+    share = report.step / max(report.total, 1)
+    left = report.seconds * (1 - share) / share if share > 0 else math.nan
+    numbers = [f"{key} {value:.4g}" for key, value in report.numbers.items() if key not in _HIDDEN]
+    return "  ".join([name, f"{share:4.0%}", *numbers, f"{clock(report.seconds)} elapsed, {clock(left)} left"])
+
+
 def clock(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds != seconds:
+    """Seconds as a person says them.
+
+    Example:
+        >>> clock(59.7), clock(3725)
+        ('1:00', '1:02:05')
+    """
+    if math.isnan(seconds):
         return "?"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -65,7 +65,9 @@ class Posterior(ABC):
             values = values.to(self.model.network.dtype)
             if not bool(torch.isfinite(values).all()):
                 raise ValueError("x has NaN or infinite values: remove or fill them")
-        return values.to(self.device)
+        values = values.to(self.device)
+        checked_outputs(self.model, self.point(), values)
+        return values
 
     @property
     def device(self) -> torch.device:
@@ -95,3 +97,17 @@ class Posterior(ABC):
     def save(self, folder: str | Path) -> Path:
         """Write the posterior to a folder of JSON and safetensors; `credo.load` reads it back."""
         return write_posterior(Path(folder), type(self).__name__, self.model, self.tensors(), self.record)
+
+
+def checked_outputs(model: Model, variables: Variables, x: Tensor) -> int:
+    """E, the number of outputs per example, or a sentence that says why the network cannot take x (B, ...)."""
+    try:
+        return model.outputs(variables, x)
+    except (RuntimeError, TypeError, IndexError, AttributeError, NotImplementedError) as error:
+        sizes = ", ".join(["B", *map(str, x.shape[1:])])
+        advice = "" if x.is_floating_point() else "; if x holds numbers to compute with, give them as floats"
+        if x.ndim == 1:
+            advice += "; one feature per example is a column, x[:, None]"
+        raise ValueError(
+            f"the network cannot be called on inputs of shape ({sizes}), {x.dtype}: {error}{advice}"
+        ) from error

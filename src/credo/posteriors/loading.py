@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from credo import likelihoods, priors
-from credo.core.config import Kinds, decode
+from credo.core.config import decode
 from credo.core.record import Record
-from credo.core.storage import StorageError, check_schema, read_json, read_tensors
+from credo.core.storage import StorageError, read_json, read_tensors, read_text
 from credo.core.trees import Params, Variables
-from credo.model import Model
-from credo.nets.dropout import DropoutChange
+from credo.model import OWN, Model
 from credo.nets.mlp import BUILDERS
 from credo.nets.network import Net, Network
 from credo.posteriors.base import Posterior
 from credo.posteriors.draws import Draws
 from credo.posteriors.dropout import Dropout
 from credo.posteriors.gaussian import DiagonalGaussian
-from credo.posteriors.writing import CONFIG, HISTORY, STATE
+from credo.posteriors.writing import CONFIG, HISTORY, KINDS, STATE
 
-KINDS: Kinds = {name: getattr(room, name) for room in (likelihoods, priors) for name in room.__all__}
-KINDS = {**KINDS, "DropoutChange": DropoutChange}
-"""The classes that a folder may name."""
+POSTERIORS: dict[str, type[Posterior]] = {kind.__name__: kind for kind in (Draws, Dropout, DiagonalGaussian)}
+"""The posteriors that a folder may hold. Their fields are `Tensor`, `Params` or `Variables`."""
 
 
 def load(folder: str | Path, net: Net | None = None, *, model: Model | None = None, device: str = "cpu") -> Posterior:
-    """Read a posterior that `posterior.save(folder)` wrote.
+    """Read a posterior that `posterior.save(folder)` wrote. Nothing in the folder can choose code to run.
 
     Args:
         folder: where it lies.
@@ -40,70 +39,94 @@ def load(folder: str | Path, net: Net | None = None, *, model: Model | None = No
     Raises:
         StorageError: if the folder is missing, damaged, foreign, from a newer credo, or does not fit `net`.
     """
+    if net is not None and model is not None:
+        raise ValueError("pass net= or model=, not both: a model has a network already")
     path = Path(folder)
-    config = read_json(path / CONFIG)
-    check_schema(config, path / CONFIG)
-    tensors, metadata = read_tensors(path / STATE, device)
+    config = read_json(path, CONFIG)
+    tensors, metadata = read_tensors(path, STATE, device)
     if metadata.get("identity") != config.get("identity"):
         raise StorageError(f"{path}: {CONFIG} and {STATE} come from two different runs; save the posterior again")
     try:
-        model = model or _model(config["model"], net)
-        _check(config["model"]["parameters"], model, path)
-        record = Record(history=_history(path / HISTORY), **_tuples(config["record"]))
-        return _posterior(config["posterior"], model, _in_order(tensors, model), record)
-    except (KeyError, TypeError) as error:
-        raise StorageError(f"{path / CONFIG} does not have what a posterior needs ({error!r})") from None
+        model = _model(config["model"], net) if model is None else _with_dropout(model, config["model"]["dropout"])
+        record = Record(history=_history(path), **_tuples(config["record"]))
+        ordered = {name: tensors[name] for name in config["tensors"]}  # seeded draws follow the order
+        return _posterior(config["posterior"], model, ordered, record)
+    except StorageError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise StorageError(f"{path / CONFIG} does not describe the posterior in {STATE} ({error!r})") from None
 
 
 def _model(data: dict[str, Any], net: Net | None) -> Model:
-    builder = data["net"]["builder"]
-    if net is None:
-        if builder is None:
-            raise StorageError(
-                "credo did not build this network, so it cannot rebuild it: pass the module, load(folder, net=...)"
-            )
-        net = BUILDERS[builder](**data["net"]["config"])
     for name in ("likelihood", "prior"):
         if data[name]["kind"] not in KINDS:
             raise StorageError(
                 f"the {name} {data[name]['kind']!r} is not one of credo's: pass the model, load(folder, model=...)"
             )
-    network = Network(net, dropout=decode(data["dropout"], KINDS))
+    network = Network(_rebuilt(**data["net"]) if net is None else net, dropout=decode(data["dropout"], KINDS))
     return Model(network, decode(data["likelihood"], KINDS), decode(data["prior"], KINDS))
 
 
-def _check(saved: dict[str, list[int]], model: Model, path: Path) -> None:
-    present = {name: list(info.shape) for name, info in model.network.layout.items()}
-    for name in saved.keys() | present.keys():
-        if saved.get(name) != present.get(name):
-            raise StorageError(
-                f"{path} does not fit the network: parameter {name!r} has shape {saved.get(name, '(absent)')} in the "
-                f"folder and {present.get(name, '(absent)')} in the network"
-            )
+def _with_dropout(model: Model, data: dict[str, Any] | None) -> Model:
+    """The user's model with the dropout that the method had put in or changed."""
+    return model if data is None else model.with_network(model.network.with_dropout(decode(data, KINDS)))
+
+
+def _rebuilt(builder: str | None, config: dict[str, Any], dtype: str, frozen: list[str]) -> nn.Module:
+    if builder is None:
+        raise StorageError(
+            "credo did not build this network, so it cannot rebuild it: pass the module, load(folder, net=...)"
+        )
+    net = BUILDERS[builder](**config).to(getattr(torch, dtype))
+    for name in frozen:
+        net.get_parameter(name).requires_grad_(False)
+    return net
 
 
 def _posterior(kind: str, model: Model, tensors: dict[str, Tensor], record: Record) -> Posterior:
-    if kind == "Draws":
-        return Draws(model, _variables(tensors, "variables"), tensors["log_weights"], record=record)
-    if kind == "Dropout":
-        return Dropout(model, _variables(tensors, "variables"), record=record)
-    if kind == "DiagonalGaussian":
-        return DiagonalGaussian(model, _variables(tensors, "mean"), _under(tensors, "scale/"), record=record)
-    raise StorageError(f"the folder holds a posterior of an unknown kind, {kind!r}")
+    if kind not in POSTERIORS:
+        raise StorageError(f"the folder holds a posterior of an unknown kind, {kind!r}")
+    made = POSTERIORS[kind]
+    hints = get_type_hints(made)
+    names = [f.name for f in fields(made) if f.name not in ("model", "record")]
+    values = {name: _value(hints[name], name, tensors) for name in names}
+    for value in values.values():
+        _check_fit(value, model)
+    return made(model, **values, record=record)
 
 
-def _in_order(tensors: dict[str, Tensor], model: Model) -> dict[str, Tensor]:
-    """The tensors in the network's own order, which a file does not keep and seeded draws follow."""
-    place = {name: i for i, name in enumerate(model.network.layout)}
-    return dict(sorted(tensors.items(), key=lambda item: place.get(item[0].split("/")[-1], len(place))))
-
-
-def _variables(tensors: dict[str, Tensor], name: str) -> Variables:
-    return Variables(_under(tensors, f"{name}/params/"), _under(tensors, f"{name}/buffers/"))
+def _value(hint: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if hint is Variables:
+        return Variables(_under(tensors, f"{name}/params/"), _under(tensors, f"{name}/buffers/"))
+    return _under(tensors, f"{name}/") if hint == Params else tensors[name]
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> Params:
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+
+def _check_fit(value: Tensor | Params | Variables, model: Model) -> None:
+    """What the folder holds for the network must be the network's: the same names, shapes and precision."""
+    if isinstance(value, Tensor):
+        return
+    there = _looks(value if isinstance(value, Variables) else Variables(value))
+    here = _looks(model.network.given())
+    for name in sorted(there.keys() | here.keys() if isinstance(value, Variables) else there.keys()):
+        if there.get(name) != here.get(name):
+            raise StorageError(
+                f"the folder does not fit the network: {name!r} is {there.get(name, 'absent')} in the folder and "
+                f"{here.get(name, 'absent')} in the network"
+            )
+
+
+def _looks(variables: Variables) -> dict[str, str]:
+    kinds = {"a parameter": variables.params, "a buffer or frozen": variables.buffers}
+    return {
+        name: f"{kind}, {str(t.dtype).removeprefix('torch.')}, of shape {tuple(t.shape[1:])}"
+        for kind, tree in kinds.items()
+        for name, t in tree.items()
+        if not name.startswith(OWN)
+    }
 
 
 def _tuples(story: dict[str, Any]) -> dict[str, Any]:
@@ -111,6 +134,7 @@ def _tuples(story: dict[str, Any]) -> dict[str, Any]:
 
 
 def _history(path: Path) -> tuple[dict[str, float], ...]:
-    if not path.is_file():
-        return ()
-    return tuple(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
+    try:
+        return tuple(json.loads(line) for line in read_text(path, HISTORY).splitlines() if line)
+    except json.JSONDecodeError as error:
+        raise StorageError(f"{path / HISTORY} is not readable JSON ({error}); the file is damaged") from None

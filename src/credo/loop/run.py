@@ -1,0 +1,158 @@
+"""Steps, and what happens between them: history, validation, progress, checkpoints, interrupts."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from credo.core.record import CredoWarning
+from credo.core.rng import Stream
+from credo.core.storage import StorageError
+from credo.loop.batches import Source
+from credo.loop.checkpoints import Checkpoints, Saved
+from credo.loop.history import History, Row
+from credo.loop.interrupts import Interrupts
+from credo.loop.progress import Listener, Report, Throttle
+from credo.loop.validation import Validation
+from credo.methods.base import Method, State, Tick
+from credo.model import Batch, Target
+
+LOOK = 0.2
+"""Seconds between two looks at the numbers: each waits for the device."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended.
+
+    Attributes:
+        state: after the last step.
+        seconds: wall-clock time of the loop, that before a resumption included.
+        history: one row per epoch.
+        unfinished: why the run did not come to its end; None if it did.
+        notes: other trouble on the way.
+    """
+
+    state: State
+    seconds: float
+    history: tuple[Row, ...]
+    unfinished: str | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What goes on around the steps and leaves their numbers alone.
+
+    Attributes:
+        validation: held-out examples.
+        checkpoints: where the run is saved.
+        told: who hears how far the run is.
+        limit: seconds after which this call stops.
+    """
+
+    validation: Validation | None = None
+    checkpoints: Checkpoints | None = None
+    told: Listener | None = None
+    limit: float | None = None
+
+
+class Loop:
+    """One run, from its first step or from a checkpoint to its end."""
+
+    def __init__(
+        self, target: Target, method: Method, source: Source, noise: Stream, state: State, around: Surroundings
+    ) -> None:
+        self.target, self.method, self.source, self.noise, self.around = target, method, source, noise, around
+        self.state, self.step, self.history, self.before = state, 0, History(), 0.0
+        self.total = method.steps(source.batches)
+        self.validate_every = max(1, self.total // source.batches // 100)
+        self.notes: list[str] = []
+        self.begin = time.monotonic()
+
+    def begin_with(self, saved: Saved | None) -> None:
+        """Go on where a checkpoint was written; without one, write the first, so that trouble with the disk shows now."""
+        if saved is not None:
+            self.state = saved.state(self.state)
+            self.step, self.history, self.before = saved.step, saved.history, saved.seconds
+        elif self.around.checkpoints is not None:
+            self.around.checkpoints.write(self.step, self.seconds, self.target.plan, self.history, self.state)
+
+    def run(self) -> Ending:
+        """Step until the end, Ctrl-C, the time limit or divergence, whichever comes first."""
+        look, why = Throttle(LOOK), None
+        with Interrupts() as interrupts:
+            batches = self.source.steps(self.step)
+            while self.step < self.total and why is None:
+                self._advance(next(batches))
+                why = self._reason_to_stop(looking=look(), interrupted=interrupts.requested)
+                self._save(now=why is not None or self.step == self.total)
+        self._tell(last=True)
+        why = self._divergence() or why
+        return Ending(self.state, self.seconds, tuple(self.history.rows()), why, tuple(self.notes))
+
+    @property
+    def seconds(self) -> float:
+        """Time of the loop so far, that before a resumption included."""
+        return self.before + time.monotonic() - self.begin
+
+    def _advance(self, batch: Batch) -> None:
+        tick = Tick(self.step, self.total, self.noise.child(self.step))
+        self.state, info = self.method.step(self.target, self.state, batch, tick)
+        self.step += 1
+        self.history.add(info)
+        if self.step % self.source.batches == 0 or self.step == self.total:
+            self.history.close(self.step / self.source.batches, self.seconds, self._validated())
+
+    def _validated(self) -> dict[str, Tensor]:
+        last, epoch = self.step == self.total, self.step // self.source.batches
+        if self.around.validation is None or (epoch % self.validate_every and not last):
+            return {}
+        return {"validation_log_likelihood": self.around.validation(self.target, self.method.current(self.state))}
+
+    def _reason_to_stop(self, *, looking: bool, interrupted: bool) -> str | None:
+        if self.step == self.total:
+            return None
+        if looking:
+            self._tell()
+            if self.history.diverged():
+                return self._divergence()
+        spent = time.monotonic() - self.begin
+        late = self.around.limit is not None and spent >= self.around.limit
+        if not interrupted and not late:
+            return None
+        cause = "interrupted" if interrupted else f"stopped after {spent:.1f} seconds"
+        return f"{cause} at step {self.step} of {self.total}: the result is what there was by then"
+
+    def _divergence(self) -> str | None:
+        if not self._broken():
+            return None
+        epoch = self.history.first_broken_epoch() or math.ceil(self.step / self.source.batches)
+        return (
+            f"diverged in epoch {epoch:g}: numbers were no longer finite, and the weights are of no use; lower "
+            "learning_rate, or scale inputs and targets to order one"
+        )
+
+    def _broken(self) -> bool:
+        params = self.method.current(self.state).params.values()
+        return self.history.diverged() or not all(bool(w.isfinite().all()) for w in params)
+
+    def _tell(self, *, last: bool = False) -> None:
+        if self.around.told is not None:
+            rows, epoch = self.history.rows(), self.step / self.source.batches
+            self.around.told(Report(self.step, self.total, epoch, self.seconds, rows[-1] if rows else {}, last))
+
+    def _save(self, *, now: bool) -> None:
+        """Write a checkpoint if it is time. What cannot be written does not end a run, and no broken run is kept."""
+        checkpoints = self.around.checkpoints
+        if checkpoints is None or not (now or checkpoints.due()) or self._broken():
+            return
+        try:
+            checkpoints.write(self.step, self.seconds, self.target.plan, self.history, self.state)
+        except StorageError as error:
+            self.notes.append(f"the checkpoint of step {self.step} was not written: {error}")
+            warnings.warn(self.notes[-1], CredoWarning, stacklevel=4)
