@@ -16,19 +16,29 @@ class _WeightedSquares(torch.autograd.Function):
 
     @staticmethod
     def forward(coefficients: tuple[float, ...], *tensors: Tensor) -> Tensor:
-        sums = [torch.linalg.vecdot(t.flatten(1), t.flatten(1)) * c for t, c in zip(tensors, coefficients, strict=True)]
-        return torch.stack(sums).sum(0)
+        return torch.stack([_dot(t, t) * c for t, c in zip(tensors, coefficients, strict=True)]).sum(0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.coefficients = inputs[0]
         ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         twice = 2.0 * gradients[0]
         pairs = zip(ctx.saved_tensors, ctx.coefficients, strict=True)
         return None, *(t * (c * twice).view(-1, *([1] * (t.ndim - 1))) for t, c in pairs)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        triples = zip(ctx.saved_tensors, tangents[1:], ctx.coefficients, strict=True)
+        return torch.stack([_dot(t, dt) * (2.0 * c) for t, dt, c in triples if dt is not None]).sum(0)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """The inner product of each member, (M,); also where a member is one number."""
+    return torch.linalg.vecdot(a.unsqueeze(-1).flatten(1), b.unsqueeze(-1).flatten(1))
 
 
 def weighted_squares(tensors: Sequence[Tensor], coefficients: Sequence[float]) -> Tensor:

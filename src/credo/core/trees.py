@@ -85,7 +85,7 @@ def unbind(tree: Params, members: int) -> list[Params]:
 
 def ravel(tree: Params) -> Tensor:
     """All tensors side by side: (M, P)."""
-    return torch.cat([t.flatten(1) for t in tree.values()], dim=1)
+    return torch.cat([t.unsqueeze(-1).flatten(1) for t in tree.values()], dim=1)
 
 
 def unravel(flat: Tensor, layout: Layout) -> Params:
