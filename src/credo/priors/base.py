@@ -10,6 +10,7 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, unravel
+from credo.priors.entropy import entropy
 
 
 class Prior(ABC):
@@ -27,6 +28,26 @@ class Prior(ABC):
     @abstractmethod
     def sample(self, layout: Layout, members: int, stream: Stream) -> Params:
         """`members` independent draws, (members, *shape) each."""
+
+    def expected_log_prob(self, mean: Params, scale: Params, layout: Layout) -> Tensor | None:
+        """E_q[log p(w)] of each member, (M,), for independent normals q; None where it has no closed form.
+
+        Args:
+            mean: expectations, (M, *shape) each.
+            scale: standard deviations, (M, *shape) each; a parameter that is not among them is a point at its mean.
+            layout: shape and fan-in of each parameter.
+        """
+        return None
+
+    def kl(self, mean: Params, scale: Params, layout: Layout) -> Tensor | None:
+        """KL(q || p) of each member in nats, (M,), for independent normals q; None where it has no closed form.
+
+        KL(q || p) = -H(q) - E_q[log p(w)]
+
+        Points have no entropy: they enter by -log p at their place. The arguments are those of `expected_log_prob`.
+        """
+        expected = self.expected_log_prob(mean, scale, layout)
+        return None if expected is None else -entropy(scale) - expected
 
 
 class ElementwisePrior(Prior):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.trees import Layout, Params
 from credo.priors.base import ElementwisePrior, check_scale
 
 
@@ -31,6 +32,15 @@ class Laplace(ElementwisePrior):
     def log_density(self, w: Tensor) -> Tensor:
         b = self.scale / math.sqrt(2.0)
         return w.abs() * (-1.0 / b) - math.log(2.0 * b)
+
+    def expected_log_prob(self, mean: Params, scale: Params, layout: Layout) -> Tensor:
+        """By the folded normal: E|w| = scale sqrt(2 / pi) exp(-z^2) + mean erf(z),   z = mean / (scale sqrt(2))."""
+        total = self.log_prob(mean, layout)  # that of points; for the others E|w| is put in the place of |mean|
+        for name, s in scale.items():
+            z = mean[name] / (math.sqrt(2.0) * s).clamp_min(torch.finfo(s.dtype).tiny)
+            excess = s * math.sqrt(2.0 / math.pi) * torch.exp(-z.square()) - mean[name].abs() * torch.erfc(z.abs())
+            total = total - self._standard(excess, layout[name].fan_in).sum(1) * (math.sqrt(2.0) / self.scale)
+        return total
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         size = torch.empty(shape).exponential_(generator=generator)

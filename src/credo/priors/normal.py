@@ -40,6 +40,11 @@ class Normal(ElementwisePrior):
         squares = weighted_squares(list(params.values()), [-0.5 * p for p in precisions])
         return squares - (log_scales + 0.5 * count * math.log(2 * math.pi))
 
+    def expected_log_prob(self, mean: Params, scale: Params, layout: Layout) -> Tensor:
+        """log p at the mean, less half of every variance over that of the prior."""
+        halves = [-0.5 * self._fan_in(layout[name]) / self.scale**2 for name in scale]
+        return self.log_prob(mean, layout) + weighted_squares(list(scale.values()), halves)
+
     def _fan_in(self, info: ParameterInfo) -> int:
         return info.fan_in if self.fan_in else 1
 

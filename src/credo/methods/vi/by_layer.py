@@ -1,0 +1,72 @@
+"""Estimators that give every example noise of its own, layer by layer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from itertools import islice
+
+from torch import Tensor
+
+from credo.core.rng import Stream
+from credo.core.trees import Params, Variables
+from credo.methods.vi.estimators import Estimator
+from credo.methods.vi.factors import Factors
+from credo.methods.vi.layers import Layer, Perturbation, Perturbed, find_layers
+from credo.model import Batch, Target, likelihood_params
+from credo.nets.dropout import draw_masks
+from credo.nets.network import Network
+
+Brought = list[list[Tensor]]
+"""For each layer, the tensors that its perturbation needs, (M, ...) each."""
+
+
+class ByLayer(Estimator, Perturbation):
+    """Perturbs the linear and convolutional layers; all other uncertain parameters are drawn in weight space."""
+
+    name: str
+    """For notes."""
+
+    @abstractmethod
+    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
+        """What the perturbation needs for each layer, and the weights that were drawn whole for it."""
+
+    def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Params]:
+        network = target.model.network
+        x = batch.x[0] if batch.own else batch.x
+        layers = _uncertain(find_layers(network, q.centre, x), q.scale)
+        covered = {name for layer in layers for name in layer.names}
+        rest = q.draw((name for name in q.scale if name not in covered), noise.child("weights"))
+        own, drawn = self.bring(layers, q, batch.examples, noise.child("layers"))
+        sites = network.trace(q.centre, x).sites
+        members, device = q.centre.members, q.centre.device
+        masks = draw_masks(sites, noise.child("network", "dropout"), members, batch.examples, network.dtype, device)
+
+        def around(params: Params, flat: Sequence[Tensor]) -> Perturbed:
+            tensors = iter(flat)
+            dropout = list(islice(tensors, len(masks)))
+            return Perturbed(layers, self, params, [list(islice(tensors, len(t))) for t in own], dropout)
+
+        variables = Variables({**q.mean, **rest}, q.buffers)
+        flat = [*masks, *(t for tensors in own for t in tensors)]
+        outputs = network.train(variables, batch.x, flat, target.plan, own_x=batch.own, around=around)
+        each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(variables.params))
+        return each, {**rest, **drawn}
+
+    def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:
+        layers = _uncertain(find_layers(network, variables, x), uncertain)
+        covered = {name for layer in layers for name in layer.names}
+        told = f"{self.name} at {len(layers)} layer(s)"
+        others = [name for name in network.layout if name in uncertain and name not in covered]
+        if others:
+            told += (
+                f"; weight space for {len(others)} parameter(s) that are not the weight or bias of exactly one linear "
+                f"or convolutional call: {', '.join(others[:5])}{', ...' if len(others) > 5 else ''}"
+            )
+        return (told,)
+
+
+def _uncertain(layers: Sequence[Layer], uncertain: Collection[str]) -> list[Layer]:
+    """The layers whose weight has a distribution; a bias that is a point is none of theirs."""
+    kept = [layer for layer in layers if layer.weight in uncertain]
+    return [layer if layer.bias in uncertain else layer.without_bias() for layer in kept]

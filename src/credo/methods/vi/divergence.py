@@ -1,0 +1,68 @@
+"""The divergence of a factorised normal from the prior: in closed form where there is one, by Monte Carlo otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credo.core.rng import Stream
+from credo.core.trees import Params
+from credo.methods.vi.factors import Factors
+from credo.model import Target, likelihood_params
+from credo.priors.entropy import entropy
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The two parts of KL(q || p) = -entropy - expected_log_prior of each member, (M,), on the scale of the full data.
+
+    They are kept apart because a temperature moves the prior and leaves the entropy alone.
+    """
+
+    entropy: Tensor
+    expected_log_prior: Tensor
+
+    @property
+    def kl(self) -> Tensor:
+        return -self.entropy - self.expected_log_prior
+
+    def tempered(self, target: Target) -> Tensor:
+        """What the objective loses by it, (M,): -entropy - E[log p] / T."""
+        return -self.entropy - target.temper(self.expected_log_prior)
+
+
+def divergence(target: Target, q: Factors, drawn: Sequence[Params], noise: Stream, *, of_points: bool) -> Divergence:
+    """Of q from the prior of the weights and of the likelihood's own parameters.
+
+    Args:
+        target: whose prior it is.
+        q: differentiable.
+        drawn: for each draw of the step, the weights that are known already.
+        noise: for those that are not, where a prior has no closed form.
+        of_points: whether parameters without a distribution feel their prior.
+    """
+    names = [name for name in target.layout if of_points or name in q.scale]
+    mean = {name: q.mean[name] for name in names}
+    scale = {name: q.scale[name] for name in names if name in q.scale}
+    expected = target.model.prior.expected_log_prob(mean, scale, target.layout)
+    own = [name for name in q.mean if name not in target.layout]
+    needed = [name for name in (own if expected is not None else q.mean) if name in q.scale]
+    whole = [_completed(q, needed, known, noise.child(s)) for s, known in enumerate(drawn)]
+    if expected is None:
+        expected = _average([target.model.prior.log_prob({n: w[n] for n in names}, target.layout) for w in whole])
+    if own:
+        expected = expected + _average([target.model.likelihood.log_prior(likelihood_params(w)) for w in whole])
+    return Divergence(entropy(q.scale), expected)
+
+
+def _completed(q: Factors, needed: Sequence[str], known: Params, noise: Stream) -> Params:
+    """All parameters, with draws of the needed ones."""
+    missing = [name for name in needed if name not in known]
+    return {**q.mean, **known, **q.draw(missing, noise)}
+
+
+def _average(values: Sequence[Tensor | float]) -> Tensor:
+    return torch.stack([torch.as_tensor(value) for value in values]).mean(0)

@@ -1,0 +1,59 @@
+"""Flipout: one perturbation of the weights for the batch, with random signs for every example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from credo.core.rng import Stream
+from credo.core.trees import Params
+from credo.methods.vi.by_layer import Brought, ByLayer
+from credo.methods.vi.factors import Factors
+from credo.methods.vi.layers import Affine, Layer
+
+
+@dataclass(frozen=True)
+class Flipout(ByLayer):
+    """Decorrelates the examples of a batch at the cost of a second pass through each layer.
+
+    h = affine(x; mean) + s * affine(r * x; delta),   delta = scale * noise,   r, s = random signs of inputs and outputs
+
+    Every example sees weights mean + delta * (s r^T), a draw from q, since delta is symmetric around zero. The mean is
+    not part of the perturbation, so nothing is random where all scales are zero. Signs are shared by the positions of
+    a convolution or a sequence: an example has one set of weights, as in weight space.
+
+    Reference: Y. Wen et al., "Flipout: efficient pseudo-independent weight perturbations on mini-batches", 2018,
+        https://arxiv.org/abs/1803.04386
+    """
+
+    name = "flipout"
+
+    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
+        scale = {name: q.scale[name] for layer in layers for name in layer.names}
+        standard = noise.child("weights").normal_like(scale)
+        delta = {name: s * standard[name] for name, s in scale.items()}
+        lanes = (q.centre.members, examples)
+        shapes = [(*lanes, *layer.per_channel(shape)) for layer in layers for shape in (layer.inputs, layer.outputs)]
+        signs = iter(random_signs(shapes, next(iter(q.mean.values())), noise.child("signs")))
+        brought = [[next(signs), next(signs), *(delta[name] for name in layer.names)] for layer in layers]
+        return brought, {name: q.mean[name] + d for name, d in delta.items()}
+
+    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
+        incoming, outgoing, *delta = own
+        perturbed = affine(x * incoming, delta[0], delta[1] if len(delta) > 1 else None)
+        return torch.addcmul(affine(x, weight, bias), perturbed, outgoing)
+
+
+def random_signs(shapes: Sequence[tuple[int, ...]], like: Tensor, noise: Stream) -> list[Tensor]:
+    """Tensors of +1 and -1, each with probability one half; a random word of 64 bits serves for 64 signs."""
+    sizes = [prod(shape) for shape in shapes]
+    words = torch.empty(-(-sum(sizes) // 64), dtype=torch.int64, device=like.device)
+    words.random_(-(2**63), None, generator=noise.generator(like.device))
+    powers = torch.tensor([1 << k for k in range(8)], dtype=torch.uint8, device=like.device)
+    bits = (words.view(torch.uint8).unsqueeze(1) & powers).ne(0).flatten()[: sum(sizes)]
+    signs = bits.to(like.dtype).mul_(2.0).sub_(1.0)
+    return [part.view(shape) for part, shape in zip(signs.split(sizes), shapes, strict=True)]

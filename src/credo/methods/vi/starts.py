@@ -1,0 +1,67 @@
+"""First values of means and of rho."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from credo.core.rng import Stream
+from credo.core.trees import Params
+from credo.methods.checks import check_positive
+
+
+class Start(ABC):
+    """How every entry of a tree of tensors gets its first value."""
+
+    @abstractmethod
+    def fill(self, like: Params, noise: Stream) -> Params:
+        """New tensors in the shapes of others."""
+
+
+@dataclass(frozen=True)
+class At(Start):
+    """The same value everywhere."""
+
+    value: float
+
+    def fill(self, like: Params, noise: Stream) -> Params:
+        return {name: torch.full_like(t, self.value) for name, t in like.items()}
+
+
+@dataclass(frozen=True)
+class Between(Start):
+    """Uniform between two values."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got {self.low} and {self.high}")
+
+    def fill(self, like: Params, noise: Stream) -> Params:
+        generator = noise.generator(next(iter(like.values())).device)
+        return {
+            name: torch.empty_like(t).uniform_(self.low, self.high, generator=generator) for name, t in like.items()
+        }
+
+
+@dataclass(frozen=True)
+class Scattered(Start):
+    """Normal around zero with this standard deviation."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale)
+
+    def fill(self, like: Params, noise: Stream) -> Params:
+        return {name: t.mul_(self.scale) for name, t in noise.normal_like(like).items()}
+
+
+def rho_of(scale: float) -> float:
+    """The inverse of softplus: rho with softplus(rho) = scale."""
+    return scale + math.log(-math.expm1(-scale))
