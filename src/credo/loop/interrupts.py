@@ -37,7 +37,6 @@ class Interrupts:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        with contextlib.suppress(
-            OSError
-        ):  # not by sys.stderr, which the signal may have caught in the middle of a write
+        # not by sys.stderr, which the signal may have caught in the middle of a write
+        with contextlib.suppress(OSError):
             os.write(2, b"\nstopping after this step; press Ctrl-C again to stop at once\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from credo.core.rng import Stream
 from credo.loop.batches import CheckTargets, Source, check_rows, prepared
@@ -28,7 +28,7 @@ class LoaderSource(Source):
 
     def __init__(self, loader: DataLoader[Any], *, order: Stream, device: torch.device, dtype: torch.dtype) -> None:
         self.loader, self.order, self.device, self.dtype = loader, order, device, dtype
-        self.plain = type(loader.batch_sampler) is BatchSampler and type(loader.sampler) in _PLAIN
+        self.plain = loader.batch_size is not None and type(loader.sampler) in _PLAIN
         self.size, self.batches = _lengths(loader)
         if not self.plain:
             self.notes = (
@@ -65,9 +65,7 @@ class LoaderSource(Source):
             given += 1
             yield self._pair(item)
         if not given:
-            raise ValueError(
-                f"the DataLoader gave no batch in epoch {epoch + 1}: its sampler must begin anew each epoch"
-            )
+            raise ValueError(f"the DataLoader gave no batch in epoch {epoch + 1}: its sampler must begin anew")
 
     def _pair(self, item: Any) -> tuple[Tensor, Tensor]:
         if not isinstance(item, list | tuple) or len(item) != 2:

@@ -75,7 +75,7 @@ class Loop:
         self.begin = time.monotonic()
 
     def begin_with(self, saved: Saved | None) -> None:
-        """Go on where a checkpoint was written; without one, write the first, so that trouble with the disk shows now."""
+        """Go on from a checkpoint; without one, write the first, so that trouble with the disk shows at once."""
         if saved is not None:
             self.state = saved.state(self.state)
             self.step, self.history, self.before = saved.step, saved.history, saved.seconds

@@ -32,7 +32,7 @@ class Validation:
         check_rows(x, y)
         rows = max(1, ENTRIES // (model.network.trace(variables, x).activations * variables.members))
         targets = model.likelihood.check_targets(y, model.outputs(variables, x))
-        self.parts = [Batch(*part) for part in zip(x.split(rows), targets.split(rows), strict=True)]
+        self.parts = [Batch(*part) for part in zip(torch.split(x, rows), torch.split(targets, rows), strict=True)]
         self.size = len(x)
 
     @torch.no_grad()
