@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from credo.core.integrals import entropy_by_sum, entropy_by_trapezoid, invert_cdf
+from credo.core.integrals import entropy_by_integral, entropy_by_sum, invert_cdf
 from credo.core.rng import Stream
 from credo.core.trees import Params
 from credo.likelihoods import Likelihood, NumericLikelihood
@@ -36,7 +36,7 @@ class Predictive(ABC):
 
     @cached_property
     def weights(self) -> Tensor:  # (S,)
-        return self.log_weights.exp()
+        return self.log_weights.softmax(0)
 
     def average(self, values: Tensor) -> Tensor:
         """Weighted average over the draw axis: (S, ...) to (...)."""
@@ -51,7 +51,9 @@ class Predictive(ABC):
     def epistemic(self) -> Tensor:
         """Var_s(E[y | f_s]), (B, D): the disagreement of the draws, which more data would remove."""
         means = self.likelihood.mean(self.draws, self.params)
-        return self.average((means - self.mean).square())
+        # around one of the draws, so that a large offset of all of them does not eat the digits of the differences
+        apart = means - means[0]
+        return self.average((apart - self.average(apart)).square())
 
     @cached_property
     def aleatoric(self) -> Tensor:
@@ -81,6 +83,8 @@ class Predictive(ABC):
 
         Each sample picks one draw for all inputs, so a sample is a coherent function plus noise.
         """
+        if count < 1:
+            raise ValueError(f"count must be at least 1, got {count}")
         stream = Stream(seed, ("predictive sample",))
         device = self.draws.device
         chosen = torch.multinomial(
@@ -112,14 +116,16 @@ class NumericPredictive(Predictive):
     likelihood: NumericLikelihood
 
     def cdf(self, y: Tensor) -> Tensor:
-        """P(target <= y), (B, D)."""
-        return self.average(self.likelihood.cdf(self.draws, y, self.params))
+        """P(target <= y), (B, D), where y is (B, D), (B,) for a single target, or one number for all."""
+        y = torch.as_tensor(y, dtype=self.draws.dtype, device=self.draws.device)
+        return self.average(self.likelihood.cdf(self.draws, y.unsqueeze(1) if y.ndim == 1 else y, self.params))
 
     def quantile(self, level: float) -> Tensor:
         """The smallest y with P(target <= y) >= level, (B, D)."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie between 0 and 1, got {level}")
-        return invert_cdf(self.cdf, level, *self._support, discrete=self.likelihood.discrete)
+        lower, upper = self.likelihood.spread(self.draws, self.params)
+        return invert_cdf(self.cdf, level, lower.amin(0), upper.amax(0), discrete=self.likelihood.discrete)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper ends, (B, D) each, with equal mass on either side and `level` between them."""
@@ -130,15 +136,10 @@ class NumericPredictive(Predictive):
     @cached_property
     def entropy(self) -> Tensor:
         """Entropy of each target's mixture in nats, (B, D), by numerical integration."""
+        spread = self.likelihood.spread(self.draws, self.params)
         if self.likelihood.discrete:
-            return entropy_by_sum(self._log_density, *self._support)
-        finest = self.likelihood.variance(self.draws, self.params).amin(0).sqrt()
-        return entropy_by_trapezoid(self._log_density, *self._support, finest)
-
-    @cached_property
-    def _support(self) -> tuple[Tensor, Tensor]:
-        lower, upper = self.likelihood.spread(self.draws, self.params)
-        return lower.amin(0), upper.amax(0)
+            return entropy_by_sum(self._log_density, *spread)
+        return entropy_by_integral(self._log_density, *spread)
 
     def _log_density(self, y: Tensor) -> Tensor:
         each = self.likelihood.density(self.draws, y, self.params)  # (S, B, D)
@@ -178,6 +179,7 @@ def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weight
         params: the likelihood's learned parameters, (S, D) each.
         log_weights: log weights of the draws, (S,); normalised here.
     """
+    log_weights = log_weights.to(draws)
     normalised = log_weights - torch.logsumexp(log_weights, 0)
     if isinstance(likelihood, NumericLikelihood):
         return NumericPredictive(likelihood, draws, params, normalised)

@@ -74,16 +74,19 @@ class NumericLikelihood(Likelihood):
 
 
 def as_columns(y: Tensor, outputs: int, name: str, per_target: int = 1) -> Tensor:
-    """Targets as (B, D), where the network has `per_target` outputs for each of D targets."""
+    """Targets as real numbers (B, D), where the network has `per_target` outputs for each of D targets."""
+    if y.ndim not in (1, 2):
+        raise ValueError(
+            f"y has shape {tuple(y.shape)}: likelihoods.{name} needs one row per example and one column per target"
+        )
     if y.ndim == 1:
         y = y.unsqueeze(1)
-    if y.ndim != 2 or y.shape[1] * per_target != outputs:
-        given = y.shape[1] if y.ndim == 2 else f"shape {tuple(y.shape)}"
+    if y.shape[1] * per_target != outputs:
         raise ValueError(
-            f"y has {given} column(s) and the network {outputs} output(s): likelihoods.{name} needs "
+            f"y has {y.shape[1]} column(s) and the network {outputs} output(s): likelihoods.{name} needs "
             f"{per_target} output(s) per column of y"
         )
-    return y
+    return y if y.is_floating_point() else y.to(torch.get_default_dtype())
 
 
 def check_finite(y: Tensor) -> None:

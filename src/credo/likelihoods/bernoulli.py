@@ -20,7 +20,7 @@ class Bernoulli(Likelihood):
     """
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
-        y = as_columns(y, outputs, "Bernoulli").to(torch.get_default_dtype())
+        y = as_columns(y, outputs, "Bernoulli")
         if not bool(((y == 0) | (y == 1)).all()):
             raise ValueError("y holds values other than 0 and 1: likelihoods.Bernoulli needs 0 (no) or 1 (yes)")
         return y

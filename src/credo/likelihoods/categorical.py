@@ -29,7 +29,7 @@ class Categorical(Likelihood):
                 "the network has one output: likelihoods.Categorical needs one output per class; "
                 "for two classes and one output use likelihoods.Bernoulli()"
             )
-        if y.is_floating_point() and not bool((y == y.round()).all()):
+        if y.is_floating_point() and not bool((y.isfinite() & (y == y.round())).all()):
             raise ValueError("y holds fractions or NaN: likelihoods.Categorical needs class numbers 0, 1, 2, ...")
         y = y.long()
         if len(y) and (int(y.min()) < 0 or int(y.max()) >= outputs):

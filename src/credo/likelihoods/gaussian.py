@@ -76,8 +76,9 @@ class Gaussian(_Normal):
         _positive("scale", self.scale)
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
+        y = as_columns(y, outputs, "Gaussian")
         check_finite(y)
-        return as_columns(y, outputs, "Gaussian")
+        return y
 
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, float]:
         return outputs, self.scale
@@ -99,8 +100,9 @@ class LearnedGaussian(_Normal):
         _positive("initial_scale", self.initial_scale)
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
+        y = as_columns(y, outputs, "LearnedGaussian")
         check_finite(y)
-        return as_columns(y, outputs, "LearnedGaussian")
+        return y
 
     def parameters(self, outputs: int) -> Params:
         return {"log_scale": torch.full((outputs,), math.log(self.initial_scale))}
@@ -132,8 +134,9 @@ class HeteroscedasticGaussian(_Normal):
         _positive("floor", self.floor)
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
+        y = as_columns(y, outputs, "HeteroscedasticGaussian", per_target=2)
         check_finite(y)
-        return as_columns(y, outputs, "HeteroscedasticGaussian", per_target=2)
+        return y
 
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         mean, raw = outputs.chunk(2, dim=-1)
