@@ -215,9 +215,9 @@ def test_each_member_learns_from_its_own_data() -> None:
     shifts = torch.tensor([-3.0, 0.0, 3.0])
     y = Y.unsqueeze(0) + shifts[:, None, None]
     data = credo.PerMember(X.expand(3, N, 3), y)
-    posterior = credo.fit(model(), data, credo.DeepEnsemble(members=3, epochs=300, batch_size=7, learning_rate=0.05))
+    posterior = credo.fit(model(), data, credo.DeepEnsemble(members=3, epochs=150, batch_size=7, learning_rate=0.05))
     means = posterior.predict(X).draws.mean((1, 2)) - Y.mean()
-    # three trained nets, three targets three apart: what is left after 300 epochs is far below one
+    # three trained nets, three targets three apart: what is left after 150 epochs is far below one
     torch.testing.assert_close(means, shifts, atol=0.3, rtol=0.0)
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from credo.core.trees import ValueT
 
 SCHEMA = 1
 """The version of the folder's layout; a folder of a newer version is refused."""
@@ -85,20 +87,32 @@ def find(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / _READY / name, folder / name) if path.is_file()), None)
 
 
-def _found(folder: Path, name: str) -> Path:
-    path = find(folder, name)
-    if path is None:
-        raise StorageError(f"{folder / name} does not exist: is {folder} a folder that credo wrote?")
-    return path
+def _read(folder: Path, name: str, read: Callable[[Path], ValueT], kind: str) -> ValueT:
+    """What `read` makes of a file, and a sentence where it cannot. A file that is replaced meanwhile is read again."""
+    while (path := find(folder, name)) is not None:
+        before = _version(path)
+        try:
+            result = read(path)
+        except (OSError, RuntimeError, UnicodeDecodeError, SafetensorError) as error:
+            if _version(path) == before:
+                raise StorageError(f"{path} is truncated, damaged or not {kind} ({error})") from None
+        else:
+            if _version(path) == before:
+                return result
+    raise StorageError(f"{folder / name} does not exist: is {folder} a folder that credo wrote?")
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    return facts.st_ino, facts.st_mtime_ns
 
 
 def read_text(folder: Path, name: str) -> str:
     """A text file of the folder."""
-    path = _found(folder, name)
-    try:
-        return path.read_text(encoding="utf-8")
-    except (UnicodeDecodeError, OSError) as error:
-        raise StorageError(f"{path} cannot be read as text ({error}); the file is damaged or not credo's") from None
+    return _read(folder, name, lambda path: path.read_text(encoding="utf-8"), "a text file")
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
@@ -127,13 +141,14 @@ def read_tensors(
     folder: Path, name: str, device: torch.device | str = "cpu"
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a file, and the text beside them."""
-    path = _found(folder, name)
-    try:
+
+    def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+            # copies, since the tensors would be views of a file that may change, at addresses that round differently
+            tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118 (not a dict)
             return tensors, dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise StorageError(f"{path} is truncated or not a safetensors file ({error})") from None
+
+    return _read(folder, name, read, "a safetensors file")
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:
