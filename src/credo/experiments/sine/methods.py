@@ -1,0 +1,112 @@
+"""The methods that are compared: to add one, add a line to `entries`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from credo.experiments.base import Size
+from credo.experiments.sine.problem import MIXTURE, NOISE, plain_net, variational_net
+from credo.likelihoods import Gaussian
+from credo.methods import BayesByBackprop, Ensemble, MaximumLikelihood, MCDropout, Method
+from credo.model import Model
+from credo.nets import Net
+from credo.priors import Normal, Prior
+from credo.reports.style import BLUE, GREEN, GREY, RED
+
+FLAT = Normal(scale=1000.0)
+"""So wide that it does nothing: the assignment has no weight decay."""
+
+MAXIMUM_LIKELIHOOD = "maximum-likelihood"
+DEEP_ENSEMBLE = "deep-ensemble"
+MC_DROPOUT = "mc-dropout"
+BAYES_BY_BACKPROP = "bayes-by-backprop"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method with all that it needs to be run on the sine.
+
+    Attributes:
+        name: for files.
+        label: for people.
+        colour: in every figure.
+        method: with its numbers.
+        net: makes the network.
+        prior: of its weights.
+        draws: functions drawn for a prediction; None for all that the posterior has.
+        caption: what to see in its picture.
+        remark: written into the picture.
+    """
+
+    name: str
+    label: str
+    colour: str
+    method: Method
+    net: Net
+    prior: Prior
+    draws: int | None
+    caption: str
+    remark: str = ""
+
+    @property
+    def model(self) -> Model:
+        return Model(self.net, Gaussian(scale=NOISE), self.prior)
+
+    def repeated(self, runs: int) -> Entry:
+        """The same method run several times side by side, each with its own first weights and noise."""
+        draws = None if self.draws is None else self.draws * runs
+        return replace(self, method=Ensemble(self.method, runs), draws=draws)
+
+
+def entries(size: Size) -> tuple[Entry, ...]:
+    """The methods. Bayes by Backprop and MC dropout have the assignment's numbers at full size."""
+    full = size is Size.FULL
+    draws = 500
+    dropout = MCDropout(epochs=5000 if full else 1500, learning_rate=0.08, batch_size=None, rate=0.1)
+    variational = BayesByBackprop(epochs=1500, learning_rate=0.08, batch_size=None, initial_scale=math.log(2.0))
+    likelihood = MaximumLikelihood(epochs=1500 if full else 600, learning_rate=0.01, batch_size=None)
+    ensemble = Ensemble(likelihood, members=20 if full else 10)
+    return (
+        Entry(
+            MAXIMUM_LIKELIHOOD,
+            "Maximum likelihood",
+            GREY,
+            likelihood,
+            plain_net,
+            FLAT,
+            None,
+            "a plain network: the band is the noise alone, and as narrow far from the data as among them.",
+            remark="One function: no epistemic part.\nThe band is the noise alone.",
+        ),
+        Entry(
+            DEEP_ENSEMBLE,
+            "Deep ensemble",
+            GREEN,
+            ensemble,
+            plain_net,
+            FLAT,
+            None,
+            "the members agree among the data and part ways at once outside.",
+        ),
+        Entry(
+            MC_DROPOUT,
+            "MC dropout",
+            RED,
+            dropout,
+            plain_net,
+            FLAT,
+            draws,
+            "one run; dropping units shakes the function everywhere, among the data too.",
+        ),
+        Entry(
+            BAYES_BY_BACKPROP,
+            "Bayes by Backprop",
+            BLUE,
+            variational,
+            variational_net,
+            MIXTURE,
+            draws,
+            "doubt of the size of the noise among the data, and a smooth cone outside.",
+        ),
+    )
