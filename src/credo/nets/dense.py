@@ -1,7 +1,7 @@
 """Plain stacks of dense layers for many members at once, by batched matrix products.
 
-`torch.func.vmap` runs any module; for a stack of linear layers, activations and dropout the same arithmetic can be written
-down directly, which spares most of the time that small nets spend on launching operations.
+`torch.func.vmap` runs any module; for a stack of linear layers, activations and dropout the same arithmetic can be
+written down directly, which spares most of the time that small nets spend on launching operations.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ class DenseStack:
     """A module's layers in order, when it is nothing but a plain dense stack."""
 
     layers: tuple[_Layer, ...]
+    flattens: bool
+
+    def takes(self, axes: int) -> bool:
+        """Whether inputs with so many axes, the batch included, are plain rows of features to this stack."""
+        return axes == 2 or (self.flattens and axes > 2)
 
     def __call__(
         self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], *, own_x: bool, shared: bool
@@ -110,7 +115,7 @@ def dense_stack(module: nn.Module, *, dropped: bool) -> DenseStack | None:
             layers += [_Drop()] if leaf.p > 0.0 else []
         elif isinstance(leaf, _ELEMENTWISE):
             layers.append(leaf)
-    return DenseStack(tuple(layers))
+    return DenseStack(tuple(layers), flattens=type(leaves[0]) is nn.Flatten)
 
 
 def _leaves(module: nn.Module) -> Iterator[nn.Module | None]:
@@ -122,9 +127,6 @@ def _leaves(module: nn.Module) -> Iterator[nn.Module | None]:
     elif type(module) is nn.Sequential:
         for child in module:
             yield from _leaves(child)
-    elif type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
-        yield module
-    elif type(module) in (nn.Linear, nn.Dropout, *_ELEMENTWISE):
-        yield module
     else:
-        yield None
+        flat = type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
+        yield module if flat or type(module) in (nn.Linear, nn.Dropout, *_ELEMENTWISE) else None

@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from credo.core.rng import Stream
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, unbind
+from credo.nets.dense import dense_stack
 from credo.nets.dropout import DropoutChange, Masked, Trace, Undropped, drop_before_hidden_layers, trace
 from credo.nets.plan import Plan
 
@@ -37,6 +38,7 @@ class Network:
         self.dropout = dropout
         with Stream(0, ("structure",)).borrowed_global():
             self.module = _private_copy(net if isinstance(net, nn.Module) else net())
+        self._dense = dense_stack(self.module, dropped=dropout is not None and dropout.inserted)
         self._evaluating = self._skeleton().eval()
         self._training = self._skeleton().train()
         self._drawing = _freeze_statistics(self._skeleton().train())
@@ -167,6 +169,8 @@ class Network:
                 for i in range(lanes)
             ]
             return torch.stack(outputs) if lanes > 1 else outputs[0].unsqueeze(0)
+        if self._dense is not None and around is None and self._dense.takes(x.ndim - own_x):
+            return self._dense({**params, **variables.buffers}, x, masks, own_x=own_x, shared=shared)
         names = [*params, *variables.buffers]
         tensors = [*params.values(), *variables.buffers.values()]
 
