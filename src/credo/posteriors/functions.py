@@ -14,8 +14,12 @@ from credo.model import Model, likelihood_params
 from credo.nets.dropout import draw_masks
 from credo.nets.plan import Plan, drawing_plan
 
+MEMORY_ENTRIES = {"cpu": 2**24, "cuda": 2**27}
+"""Entries of the largest activation of one function in one pass, so that many inputs do not take all memory."""
 CACHE_ENTRIES = {"cpu": 2**19, "cuda": 2**27}
-"""Entries of the largest activation in one pass: on a CPU they should fit the cache, on a GPU the memory."""
+"""The same of all functions that are computed together: on a CPU they should fit the cache."""
+ELSEWHERE = 2**24
+"""Either, on devices that are not named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +55,9 @@ class Functions:
         if self.masks is not None:
             masks = draw_masks(traced.sites, self.masks, draws, None, network.dtype, device)
         plan = drawing_plan(network.module, draws, device.type == "cpu")
-        budget = CACHE_ENTRIES.get(device.type, 2**24) // traced.activations
-        rows = max(1, min(len(x), 32 * budget))
-        lanes = draws if plan is Plan.ONE_BY_ONE else max(1, budget // rows)
+        rows = max(1, min(len(x), MEMORY_ENTRIES.get(device.type, ELSEWHERE) // traced.activations))
+        together = max(1, CACHE_ENTRIES.get(device.type, ELSEWHERE) // (traced.activations * rows))
+        lanes = draws if plan is Plan.ONE_BY_ONE else together
         outputs = torch.empty((draws, len(x), *traced.output), dtype=network.dtype, device=device)
         for r in _slices(len(x), rows):
             for s in _slices(draws, lanes):
