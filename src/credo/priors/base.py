@@ -29,6 +29,10 @@ class Prior(ABC):
     def sample(self, layout: Layout, members: int, stream: Stream) -> Params:
         """`members` independent draws, (members, *shape) each."""
 
+    def log_prob_each(self, params: Params, layout: Layout) -> Params | None:
+        """Log density of every weight on its own, (M, *shape) each; None where weights are not independent."""
+        return None
+
     def expected_log_prob(self, mean: Params, scale: Params, layout: Layout) -> Tensor | None:
         """E_q[log p(w)] of each member, (M,), for independent normals q; None where it has no closed form.
 
@@ -70,8 +74,12 @@ class ElementwisePrior(Prior):
         flat = torch.cat([self._standard(w, layout[name].fan_in) for name, w in params.items()], dim=1)
         return self.log_density(flat).sum(1) - self._log_volume(params, layout)
 
+    def log_prob_each(self, params: Params, layout: Layout) -> Params:
+        roots = {name: math.sqrt(layout[name].fan_in) if self.fan_in else 1.0 for name in params}
+        return {name: self.log_density(w * roots[name]) + math.log(roots[name]) for name, w in params.items()}
+
     def _standard(self, w: Tensor, fan_in: int) -> Tensor:
-        flat = w.flatten(1)
+        flat = w.unsqueeze(-1).flatten(1)
         return flat * math.sqrt(fan_in) if self.fan_in and fan_in > 1 else flat
 
     def _log_volume(self, params: Params, layout: Layout) -> float:

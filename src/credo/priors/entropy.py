@@ -20,5 +20,5 @@ def entropy(scale: Params) -> Tensor:
     Args:
         scale: standard deviations, (M, *shape) each, all positive.
     """
-    logs = torch.stack([t.flatten(1).log().sum(1) for t in scale.values()]).sum(0)
+    logs = torch.stack([t.unsqueeze(-1).flatten(1).log().sum(1) for t in scale.values()]).sum(0)
     return logs + HALF_LOG_2PI_E * sum(t[0].numel() for t in scale.values())

@@ -56,4 +56,4 @@ def random_signs(shapes: Sequence[tuple[int, ...]], like: Tensor, noise: Stream)
     powers = torch.tensor([1 << k for k in range(8)], dtype=torch.uint8, device=like.device)
     bits = (words.view(torch.uint8).unsqueeze(1) & powers).ne(0).flatten()[: sum(sizes)]
     signs = bits.to(like.dtype).mul_(2.0).sub_(1.0)
-    return [part.view(shape) for part, shape in zip(signs.split(sizes), shapes, strict=True)]
+    return [part.view(shape) for part, shape in zip(torch.split(signs, sizes), shapes, strict=True)]

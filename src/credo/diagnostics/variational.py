@@ -1,0 +1,95 @@
+"""How far a variational posterior can be trusted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from credo.core.trees import take
+from credo.diagnostics.pareto import pareto_k
+from credo.model import tensor
+from credo.posteriors import DiagonalGaussian
+
+GOOD, USABLE = 0.5, 0.7
+"""Bounds of k-hat: below the first q is close to the posterior, above the second importance weights cannot mend it."""
+ROWS = 4096
+"""Examples whose outputs are held in memory at once."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The verdict on q, from log weights log p(data, w) - log q(w) at its own draws.
+
+    Attributes:
+        k: k-hat of each member, the shape of the tail of the weights.
+        elbo: the bound of each member, in nats, with its Monte Carlo standard error.
+        log_evidence: log p(data) of each member by importance sampling; worth something where k is below 0.7.
+    """
+
+    k: tuple[float, ...]
+    elbo: tuple[tuple[float, float], ...]
+    log_evidence: tuple[float, ...]
+
+    @property
+    def verdict(self) -> str:
+        """A sentence for a person."""
+        worst = max(self.k)
+        told = "k-hat cannot be told from so few draws" if math.isinf(worst) and worst > 0 else f"k-hat is {worst:.2f}"
+        if worst < GOOD:
+            return f"{told}: q is close to the posterior"
+        if worst < USABLE:
+            return f"{told}: q is off, but importance weights can mend what is computed from it"
+        return (
+            f"{told}: q misses parts of the posterior that matter. Its predictions may still be good: test their "
+            "calibration on data that it has not seen"
+        )
+
+
+def trust(
+    posterior: DiagonalGaussian, data: tuple[Any, Any], draws: int = 500, seed: int = 0, temperature: float = 1.0
+) -> Trust:
+    """Draw weights from q and compare its density there with that of the posterior.
+
+    Args:
+        posterior: a fitted q.
+        data: x and y that it was fitted to, all of them.
+        draws: weights drawn from each member; at least 25.
+        seed: of the draws.
+        temperature: that of the fit.
+
+    Reference: Y. Yao, A. Vehtari, D. Simpson, A. Gelman, "Yes, but did it work? Evaluating variational inference",
+        2018, https://arxiv.org/abs/1802.02538
+    """
+    each = [_log_weights(_member(posterior, m), data, draws, seed, temperature) for m in range(posterior.mean.members)]
+    return Trust(
+        tuple(pareto_k(w) for w in each),
+        tuple((w.mean().item(), (w.std() / math.sqrt(draws)).item()) for w in each),
+        tuple((torch.logsumexp(w, 0) - math.log(draws)).item() for w in each),
+    )
+
+
+def _member(posterior: DiagonalGaussian, member: int) -> DiagonalGaussian:
+    return replace(posterior, mean=posterior.mean.take([member]), scale=take(posterior.scale, [member]))
+
+
+@torch.no_grad()
+def _log_weights(
+    posterior: DiagonalGaussian, data: tuple[Any, Any], draws: int, seed: int, temperature: float
+) -> Tensor:
+    model, functions = posterior.model, posterior.draw(draws, seed)
+    x, y = posterior.inputs(data[0]), tensor(data[1], "y").to(posterior.device)
+    params = functions.variables.params
+    own = functions.likelihood_params
+    weights = {name: params[name] for name in model.network.layout}
+    log_joint = model.prior.log_prob(weights, model.network.layout).double() + model.likelihood.log_prior(own)
+    targets = model.likelihood.check_targets(y, model.outputs(functions.variables, x))
+    if len(targets) != len(x):
+        raise ValueError(f"x has {len(x)} rows and y has {len(targets)}: they must be the same number")
+    for start in range(0, len(x), ROWS):
+        rows = slice(start, start + ROWS)
+        log_joint = log_joint + model.likelihood.log_prob(functions(x[rows]), targets[rows], own).sum(1)
+    return log_joint / temperature - posterior.log_prob(params)
