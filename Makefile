@@ -45,7 +45,7 @@ bench: $(INSTALLED) ## ratios against plain torch, measured here and now
 	$(BIN)/python benchmarks/foundation.py
 
 lock: $(DOCS_INSTALLED) ## write constraints.txt from what is installed
-	$(BIN)/python -m pip freeze --exclude-editable --exclude credo | sed 's/+cpu$$//' | sort -f > constraints.txt
+	{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | grep -v "^credo" | sed "s/+cpu$$//" | sort -f; } > constraints.new 	$(BIN)/python -m pip freeze --exclude-editable --exclude credo | sed 's/+cpu$$//' | sort -f > constraints.txt	$(BIN)/python -m pip freeze --exclude-editable --exclude credo | sed 's/+cpu$$//' | sort -f > constraints.txt mv constraints.new constraints.txt
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) site runs .pytest_cache .mypy_cache .ruff_cache
