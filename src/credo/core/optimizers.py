@@ -13,6 +13,9 @@ from torch.optim.sgd import sgd
 
 from credo.core.trees import Params
 
+Rate = float | Tensor
+"""A learning rate; a tensor where steps are recorded and replayed."""
+
 
 class Optimizer(ABC):
     """An update rule. Its state is a list of tensors, so that it travels with a method's state.
@@ -25,7 +28,7 @@ class Optimizer(ABC):
         """The state before the first step."""
 
     @abstractmethod
-    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: float) -> None:
+    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: Rate) -> None:
         """Move the parameters against the gradients."""
 
 
@@ -46,7 +49,7 @@ class Adam(Optimizer):
         steps = [torch.zeros((), dtype=torch.float32, device=p.device) for p in params.values()]
         return [*first, *second, *steps]
 
-    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: float) -> None:
+    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: Rate) -> None:
         n = len(params)
         adam(
             list(params.values()),
@@ -87,15 +90,16 @@ class SGD(Optimizer):
     def init(self, params: Params) -> list[Tensor]:
         return [torch.zeros_like(p) for p in params.values()] if self.momentum else []
 
-    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: float) -> None:
+    def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: Rate) -> None:
         sgd(
             list(params.values()),
-            gradients,
+            [_laid_out_as(p, g) for p, g in zip(params.values(), gradients, strict=True)],
             list(state) if self.momentum else [None] * len(params),
             foreach=False,
+            fused=True,
             weight_decay=0.0,
             momentum=self.momentum,
-            lr=learning_rate,
+            lr=learning_rate,  # type: ignore[arg-type]  # a tensor too, where the kernel is fused
             dampening=0.0,
             nesterov=False,
             maximize=False,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from torch import Tensor
 _CPU_STATE = torch.Generator().get_state()
 _TWISTER = slice(24, 24 + 8 * 624)
 """Where the serialised state of torch's CPU generator keeps the 624 words of its Mersenne twister."""
+
+
+Lender = Callable[["Stream", torch.device], torch.Generator]
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,12 @@ class Stream:
 
     seed: int
     path: tuple[str | int, ...] = ()
+    lender: Lender | None = field(default=None, compare=False, repr=False)
+    """Gives this stream and its children their generators instead, where these must outlive the call (CUDA graphs)."""
 
     def child(self, *names: str | int) -> Stream:
         """The stream one or more names further down."""
-        return Stream(self.seed, (*self.path, *names))
+        return Stream(self.seed, (*self.path, *names), self.lender)
 
     def key(self) -> int:
         """A 64-bit number that stands for this stream."""
@@ -49,6 +54,8 @@ class Stream:
 
     def generator(self, device: torch.device | str = "cpu") -> torch.Generator:
         """A fresh torch generator at the beginning of this stream."""
+        if self.lender is not None:
+            return self.lender(self, torch.device(device))
         generator = torch.Generator(device)
         if generator.device.type != "cpu":
             return generator.manual_seed(self.key())

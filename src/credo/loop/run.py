@@ -14,12 +14,16 @@ from credo.core.rng import Stream
 from credo.core.storage import StorageError
 from credo.loop.batches import Source
 from credo.loop.checkpoints import Checkpoints, Saved
+from credo.loop.graphs import Replay
 from credo.loop.history import History, Row
 from credo.loop.interrupts import Interrupts
 from credo.loop.progress import Listener, Report, Throttle
 from credo.loop.validation import Validation
-from credo.methods.base import Method, State, Tick
+from credo.methods.base import Info, Method, State, Tick
 from credo.model import Batch, Target
+
+WORTH_RECORDING = 100
+"""Steps of a run on a GPU from which on one is recorded and replayed."""
 
 LOOK = 0.2
 """Seconds between two looks at the numbers: each waits for the device."""
@@ -72,6 +76,8 @@ class Loop:
         self.total = method.steps(source.batches)
         self.validate_every = max(1, self.total // source.batches // 100)
         self.notes: list[str] = []
+        self.replay: Replay | None = None
+        self.eager = method.current(state).device.type != "cuda"
         self.begin = time.monotonic()
 
     def begin_with(self, saved: Saved | None) -> None:
@@ -101,12 +107,31 @@ class Loop:
         return self.before + time.monotonic() - self.begin
 
     def _advance(self, batch: Batch) -> None:
-        tick = Tick(self.step, self.total, self.noise.child(self.step))
-        self.state, info = self.method.step(self.target, self.state, batch, tick)
+        info = self._replayed(batch) if self._replays() else None
+        if info is None:
+            tick = Tick(self.step, self.total, self.noise.child(self.step))
+            self.state, info = self.method.step(self.target, self.state, batch, tick)
         self.step += 1
         self.history.add(info)
         if self.step % self.source.batches == 0 or self.step == self.total:
             self.history.close(self.step / self.source.batches, self.seconds, self._validated())
+
+    def _replays(self) -> bool:
+        """Whether steps are recorded and replayed: on a GPU, where a run is long enough to be worth a recording."""
+        return self.replay is not None or (not self.eager and self.total >= WORTH_RECORDING)
+
+    def _replayed(self, batch: Batch) -> Info | None:
+        """A step by replay; None if this method and network cannot be recorded, and then never again."""
+        try:
+            if self.replay is None:
+                self.replay = Replay(self.target, self.method, self.noise, self.total, self.state)
+            return self.replay(batch, self.step)
+        except RuntimeError as error:
+            if self.replay is not None and self.replay.recordings:
+                raise
+            self.replay, self.eager = None, True
+            self.notes.append(f"steps are launched one kernel at a time, since they cannot be recorded ({error})")
+            return None
 
     def _validated(self) -> dict[str, Tensor]:
         last, epoch = self.step == self.total, self.step // self.source.batches

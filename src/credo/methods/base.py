@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -20,6 +21,9 @@ Info = dict[str, Tensor]
 """What only a person needs of a step: numbers per member, (M,), which the history averages over each epoch."""
 
 
+Keeper = Callable[[Callable[["Tick"], float]], Tensor]
+
+
 @dataclass(frozen=True)
 class Tick:
     """Where in the run a step stands, and the noise that belongs to it.
@@ -33,11 +37,23 @@ class Tick:
     step: int
     total: int
     noise: Stream
+    keeper: Keeper | None = field(default=None, compare=False, repr=False)
 
     @property
     def fraction(self) -> float:
         """The part of the run that is over, 0 to 1."""
         return self.step / self.total
+
+    def value(self, of: Callable[[Tick], float]) -> float | Tensor:
+        """A number that changes from step to step, such as a learning rate.
+
+        On a GPU a step is recorded once and replayed, and plain numbers would stay as they were when it was recorded; a
+        number asked for in this way is kept in a tensor that is filled anew for every step.
+
+        Args:
+            of: the number as a function of the step's place in the run.
+        """
+        return of(self) if self.keeper is None else self.keeper(of)
 
 
 class Method(ABC):

@@ -66,7 +66,7 @@ class PointMethod(Method):
         objective = log_likelihood if log_prior is None else log_likelihood + log_prior
         # divided by the number of data, so that a learning rate means the same for any N
         gradients = torch.autograd.grad(-objective.sum() / target.size, list(params.values()))
-        rate = self.learning_rate * self.schedule.factor(tick.fraction)
+        rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
         with torch.no_grad():
             self.optimizer.update(state.variables.params, list(gradients), state.optimizer, rate)
         info = {"log_likelihood": log_likelihood.detach() / target.size}

@@ -92,7 +92,7 @@ class BayesByBackprop(MeanField):
         log_likelihood = torch.stack([target.full(each) for each, _ in results]).mean(0)  # (M,)
         drawn = [weights for _, weights in results]
         apart = divergence(target, q, drawn, tick.noise.child("prior"), of_points=self.prior_of_points)
-        objective = target.temper(log_likelihood) - self._kl_weight(tick) * apart.tempered(target)
+        objective = target.temper(log_likelihood) - tick.value(self._kl_weight) * apart.tempered(target)
         # divided by the number of data, so that a learning rate means the same for any N
         loss = -objective.sum() / target.size
         gradients = torch.autograd.grad(loss, [*mean.values(), *scale.values()], materialize_grads=True)

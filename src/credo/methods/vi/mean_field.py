@@ -132,7 +132,7 @@ class MeanField(Method):
 
     def step(self, target: Target, state: VariationalState, batch: Batch, tick: Tick) -> tuple[VariationalState, Info]:
         gradient = self.gradient(target, state, batch, tick)
-        rate = self.learning_rate * self.schedule.factor(tick.fraction)
+        rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
         with torch.no_grad():
             leaves = _joined(state.mean.params, state.rho)
             self.optimizer.update(leaves, [*gradient.mean, *gradient.rho], state.optimizer, rate)
