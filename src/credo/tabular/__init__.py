@@ -1,0 +1,1 @@
+"""From a table to a posterior that has been held against rows it never saw, and on to predictions with a warning."""

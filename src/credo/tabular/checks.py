@@ -1,0 +1,202 @@
+"""Questions that everyone should ask of a fitted table, answered from the held-out rows with their sampling error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from credo.tabular.evaluation import Check, Rating
+
+Z = 1.96
+"""Standard errors that chance exceeds once in twenty."""
+FEW = 50
+"""Below this many held-out rows, percentages are rough."""
+
+
+def wilson(part: float, count: int, z: float = Z) -> tuple[float, float]:
+    """Where a true proportion may lie, given an observed one.
+
+    Args:
+        part: observed proportion.
+        count: number of rows behind it.
+        z: standard errors; 1.96 for 95 %.
+
+    Example:
+        >>> low, high = wilson(0.9, 100)
+        >>> round(low, 3), round(high, 3)
+        (0.826, 0.945)
+
+    Reference: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", 1927,
+        https://doi.org/10.1080/01621459.1927.10502953
+    """
+    centre = (part + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(part * (1 - part) / count + z * z / (4 * count * count))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def number(value: float) -> str:
+    """Three digits that count, without an exponent where it can be helped.
+
+    Example:
+        >>> number(1234.5), number(0.012345), number(5.0)
+        ('1,230', '0.0123', '5')
+    """
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    if digits < -9 or digits > 9:
+        return f"{value:.2e}"
+    text = f"{round(value, digits):,.{max(digits, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(part: float) -> str:
+    """A proportion as a person says it.
+
+    Example:
+        >>> percent(0.947), percent(0.0046)
+        ('95 %', '0.5 %')
+    """
+    return f"{100 * part:.1f} %" if 0.0 < part < 0.0095 or 0.9905 < part < 1.0 else f"{100 * part:.0f} %"
+
+
+def beats_naive(losses: Tensor, naive_losses: Tensor, text: str) -> Check:
+    """Whether the loss is lower than that of the answer that ignores the inputs, by more than chance.
+
+    Args:
+        losses: of the posterior at each row, (B,).
+        naive_losses: of the naive answer, (B,).
+        text: both, in words.
+    """
+    gain = naive_losses - losses
+    mean, error = (
+        float(gain.mean()),
+        float(gain.std(correction=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf,
+    )
+    question = "Does it beat guessing?"
+    if mean > Z * error:
+        return Check(question, Rating.GOOD.value, f"Yes: {text}.")
+    if mean > 0:
+        return Check(question, Rating.FAIR.value, f"Perhaps: {text}, a difference that chance could make.")
+    return Check(
+        question, Rating.POOR.value, f"No: {text}. The inputs say little about the target, or training failed."
+    )
+
+
+def covers(observed: float, level: float, count: int) -> Check:
+    """Whether intervals hold as many rows as they say.
+
+    Args:
+        observed: part of the rows inside their intervals.
+        level: part that should be.
+        count: number of rows.
+    """
+    question = "Are the error bars honest?"
+    low, high = wilson(observed, count)
+    said = f"the {percent(level)} intervals hold {percent(observed)} of {count:,} held-out rows"
+    if low <= level <= high:
+        return Check(question, Rating.GOOD.value, f"Yes: {said}, as close as {count:,} rows can tell.")
+    near = abs(observed - level) <= 0.05
+    rating = Rating.FAIR if near or observed > level else Rating.POOR
+    kind = "a little " * near + ("too narrow" if observed < level else "too wide")
+    return Check(question, rating.value, f"They are {kind}: {said}.")
+
+
+def sure_enough(confidence: Tensor, right: Tensor) -> Check:
+    """Whether the stated probabilities come true on average: mean confidence against accuracy.
+
+    z = sum_b (right_b - c_b) / sqrt( sum_b c_b (1 - c_b) ), standard normal for honest probabilities
+
+    Args:
+        confidence: probability of the predicted class, (B,).
+        right: whether it was the true one, (B,).
+
+    Reference: D. J. Spiegelhalter, "Probabilistic prediction in patient management and clinical trials", 1986,
+        https://doi.org/10.1002/sim.4780050506
+    """
+    question = "Are the probabilities honest?"
+    stated, part = float(confidence.double().mean()), float(right.double().mean())
+    error = math.sqrt(float((confidence.double() * (1.0 - confidence.double())).sum())) / len(right)
+    said = f"it is {percent(stated)} sure on average and right in {percent(part)} of {len(right):,} held-out rows"
+    if abs(part - stated) <= Z * max(error, 0.5 / len(right)):
+        return Check(question, Rating.GOOD.value, f"Yes: {said}, as close as {len(right):,} rows can tell.")
+    kind = "too sure of itself" if part < stated else "not sure enough"
+    near = abs(part - stated) <= 0.05
+    rating = Rating.FAIR if near or part > stated else Rating.POOR
+    return Check(question, rating.value, f"It is {'a little ' * near}{kind}: {said}.")
+
+
+def points_at_mistakes(doubt: Tensor, losses: Tensor, unit: str) -> Check:
+    """Whether the rows of little doubt have little loss: the surer half of the rows against the other.
+
+    Args:
+        doubt: at each row, (B,).
+        losses: at each row, (B,); squared errors, or mistakes.
+        unit: "error" for squared errors, "mistakes" for classes.
+    """
+    question = "Does its doubt point at its mistakes?"
+    if not bool(losses.any()):
+        return Check(question, Rating.GOOD.value, "It made no mistake on the held-out rows.")
+    ordered = losses.double()[doubt.argsort(stable=True)]
+    sure, unsure = ordered[: (len(ordered) + 1) // 2], ordered[(len(ordered) + 1) // 2 :]
+    means = float(sure.mean()), float(unsure.mean())
+    shown = [number(m**0.5) if unit == "error" else percent(m) for m in means]
+    words = "the typical error is {}, on the other half {}" if unit == "error" else "{} are mistakes, of the other {}"
+    said = "on the half that it is surer of, " + words.format(*shown)
+    error = math.sqrt(sum(float(part.var(correction=0)) / len(part) for part in (sure, unsure)))
+    if means[1] - means[0] > Z * error:
+        return Check(question, Rating.GOOD.value, f"Yes: {said}.")
+    if means[1] > means[0]:
+        return Check(question, Rating.FAIR.value, f"Perhaps: {said}, a difference that chance could make.")
+    return Check(question, Rating.POOR.value, f"No: {said}. The doubt tells nothing about single rows.")
+
+
+def enough_rows(count: int) -> Check:
+    """Whether the numbers of this evaluation can be relied on."""
+    question = "Were enough rows held out?"
+    low, high = wilson(0.95, count)
+    spread = f"with {count:,} rows a true 95 % may show as {percent(low)} to {percent(high)}"
+    if count >= FEW:
+        return Check(question, Rating.GOOD.value, f"Yes: {spread}.")
+    return Check(question, Rating.FAIR.value, f"Few: {spread}. Hold out more rows, or read all numbers as rough.")
+
+
+def trained_well(finished: bool, history: Sequence[dict[str, float]], notes: Sequence[str]) -> Check:
+    """Whether training came to its end, and what it did to rows that it did not learn from."""
+    question = "Did training go well?"
+    if not finished:
+        trouble = notes[-1] if notes else "it did not come to its end"
+        return Check(question, Rating.POOR.value, f"No: {trouble}.")
+    seen = [row["validation_log_likelihood"] for row in history if "validation_log_likelihood" in row]
+    if not seen:
+        return Check(question, Rating.GOOD.value, "It came to its end.")
+    lost = max(seen) - seen[-1]
+    if lost <= 0.05:
+        return Check(question, Rating.GOOD.value, "It came to its end, and stopped before it began to learn by heart.")
+    said = f"it came to its end, {number(lost)} nats per row below its best on rows that it did not learn from"
+    return Check(question, Rating.FAIR.value, f"Somewhat: {said}. Fewer epochs may do better.")
+
+
+def doubts_at_all(disagreement: Tensor) -> Check:
+    """Whether the posterior is more than one network."""
+    question = "Can it tell what it does not know?"
+    if float(disagreement.max()) > 0.0:
+        return Check(
+            question,
+            Rating.GOOD.value,
+            "Yes: its networks disagree where data are scarce, and rows unlike the training data are flagged.",
+        )
+    return Check(
+        question,
+        Rating.FAIR.value,
+        "No: it is a single network, which has error bars for noise and no doubt of its own. Rows unlike the training "
+        "data cannot be flagged; use --method ensemble for that.",
+    )
+
+
+def worst_first(checks: Sequence[Check]) -> tuple[Check, ...]:
+    """The checks in their order, poor ones first, then fair ones."""
+    order = [Rating.POOR.value, Rating.FAIR.value, Rating.GOOD.value]
+    return tuple(sorted(checks, key=lambda check: order.index(check.rating)))
