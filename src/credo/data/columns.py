@@ -1,0 +1,210 @@
+"""What a network sees of a column: fitted once, then the same for every row that comes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from credo.data.errors import DataError
+from credo.data.problem import Column, Kind
+from credo.data.values import Floats, Series, days, numbers, words
+
+YEAR, WEEK = 365.2425, 7.0
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some columns of the network's input.
+
+    Attributes:
+        values: (B, number of features).
+        notes: what was strange about the cells, in sentences.
+    """
+
+    values: Floats
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InputColumn(ABC):
+    """A column of the table as some columns of the network's input.
+
+    Attributes:
+        name: of the column in the table.
+        missing: whether cells were missing in training, so that there is a feature that says so.
+    """
+
+    name: str
+    missing: bool
+
+    @property
+    @abstractmethod
+    def features(self) -> tuple[str, ...]:
+        """Names of the network's inputs that it becomes."""
+
+    @abstractmethod
+    def encode(self, series: Series) -> Block:
+        """The cells as numbers; never NaN."""
+
+    def _block(self, values: list[Floats], absent: np.ndarray, notes: list[str]) -> Block:
+        """The features with the one that says what is missing, and a word about missing cells that are new."""
+        if self.missing:
+            values = [*values, absent.astype(np.float64)]
+        elif absent.any():
+            notes.append(f"column {self.name!r}: {int(absent.sum())} cell(s) are missing, as none was in training")
+        return Block(np.stack(values, axis=1), tuple(notes))
+
+    def _features(self, *names: str) -> tuple[str, ...]:
+        return (*names, f"{self.name} is missing") if self.missing else names
+
+
+def spread(values: Floats) -> float:
+    """Standard deviation, or one where all values are the same up to rounding."""
+    scale = float(values.std())
+    return scale if scale > 1e-9 * float(np.abs(values).max(initial=0.0)) and scale > 0.0 else 1.0
+
+
+@dataclass(frozen=True)
+class NumericColumn(InputColumn):
+    """(x - mean) / scale, with the median for missing cells.
+
+    Attributes:
+        mean: of the training cells.
+        scale: their standard deviation; one for a constant column.
+        median: of the training cells.
+    """
+
+    mean: float
+    scale: float
+    median: float
+
+    @classmethod
+    def fit(cls, series: Series) -> NumericColumn:
+        values = numbers(series)
+        known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+        absent = bool(np.isnan(values).any())
+        return cls(str(series.name), absent, float(known.mean()), spread(known), float(np.median(known)))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self._features(self.name)
+
+    def encode(self, series: Series) -> Block:
+        values = numbers(series)
+        absent = np.isnan(values)
+        notes = _strange(series, absent, self.name, "numbers")
+        filled = np.where(absent, self.median, values)
+        return self._block([(filled - self.mean) / self.scale], absent, notes)
+
+
+@dataclass(frozen=True)
+class CategoryColumn(InputColumn):
+    """One feature for each frequent category, and one for all others, known or never seen.
+
+    Attributes:
+        categories: those with a feature of their own, the most frequent first.
+    """
+
+    categories: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, series: Series, most: int) -> CategoryColumn:
+        cells = words(series)
+        counts = Counter(cell for cell in cells if cell is not None)
+        ordered = sorted(counts, key=lambda word: (-counts[word], word))
+        # a category seen once teaches its own row and nothing else
+        frequent = [word for word in ordered if counts[word] > 1] or ordered
+        return cls(str(series.name), any(cell is None for cell in cells), tuple(frequent[:most]))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self._features(*(f"{self.name}={word}" for word in self.categories), f"{self.name}=other")
+
+    def encode(self, series: Series) -> Block:
+        cells = words(series)
+        absent = np.array([cell is None for cell in cells], dtype=bool)
+        values = [(cells == word).astype(np.float64) for word in self.categories]
+        other = 1.0 - np.sum(values, axis=0) - absent
+        return self._block([*values, other], absent, [])
+
+    def unseen(self, series: Series) -> tuple[str, ...]:
+        """Words without a feature of their own."""
+        known = set(self.categories)
+        return tuple(sorted({cell for cell in words(series) if cell is not None} - known))
+
+
+@dataclass(frozen=True)
+class DateColumn(InputColumn):
+    """The date as a number, and where in the year, the week and the day it lies (sine and cosine).
+
+    Attributes:
+        layout: how dates are written.
+        mean: of the training dates, in days since 1970.
+        scale: their standard deviation in days.
+        median: of the training dates.
+        cycles: periods in days of those cycles that vary in training.
+    """
+
+    layout: str
+    mean: float
+    scale: float
+    median: float
+    cycles: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, series: Series, layout: str) -> DateColumn:
+        values = days(series, layout)
+        known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+        covered = float(np.ptp(known))
+        varies = {YEAR: covered > 60, WEEK: covered >= 2, 1.0: float(np.ptp(known % 1.0)) > 0.02}
+        cycles = tuple(period for period, wanted in varies.items() if wanted)
+        absent = bool(np.isnan(values).any())
+        return cls(
+            str(series.name), absent, layout, float(known.mean()), spread(known), float(np.median(known)), cycles
+        )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        called = {YEAR: "year", WEEK: "week", 1.0: "day"}
+        names = [f"{self.name}: {wave} of the {called[c]}" for c in self.cycles for wave in ("sine", "cosine")]
+        return self._features(self.name, *names)
+
+    def encode(self, series: Series) -> Block:
+        values = days(series, self.layout)
+        absent = np.isnan(values)
+        notes = _strange(series, absent, self.name, "dates")
+        filled = np.where(absent, self.median, values)
+        waves = [wave(2 * np.pi * filled / period) for period in self.cycles for wave in (np.sin, np.cos)]
+        return self._block([(filled - self.mean) / self.scale, *waves], absent, notes)
+
+
+def _strange(series: Series, absent: np.ndarray, name: str, wanted: str) -> list[str]:
+    """A word about cells that are there and cannot be read; an error where most cannot."""
+    strange = absent & series.notna().to_numpy()
+    count, present = int(strange.sum()), int(series.notna().sum())
+    if count == 0:
+        return []
+    first = series[strange].iloc[0]
+    if count > present // 2 and present > 1:
+        raise DataError(
+            f"column {name!r} must hold {wanted}, and {count} of its {present} cells are none (the first: {first!r})"
+        )
+    return [f"column {name!r}: {count} cell(s) are no {wanted} and count as missing (the first: {first!r})"]
+
+
+def fit_column(column: Column, series: Series, most: int) -> InputColumn:
+    """The encoding of a column of a used kind.
+
+    Args:
+        column: what it is.
+        series: its training cells.
+        most: categories with a feature of their own.
+    """
+    if column.kind is Kind.NUMERIC:
+        return NumericColumn.fit(series)
+    if column.kind is Kind.DATE:
+        return DateColumn.fit(series, column.layout)
+    return CategoryColumn.fit(series, most)

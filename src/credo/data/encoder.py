@@ -1,0 +1,216 @@
+"""From rows to tensors and from predictions back to the units of the target; fitted once, written as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from credo.core.config import decode, encode
+from credo.core.storage import StorageError
+from credo.data.columns import CategoryColumn, DateColumn, InputColumn, NumericColumn, fit_column, spread
+from credo.data.errors import DataError
+from credo.data.problem import Problem
+from credo.data.task import Task
+from credo.data.values import Series, numbers, words
+
+VERSION = 1
+"""Of the JSON form."""
+CATEGORIES = 30
+"""Categories of one column with a feature of their own, when the caller does not say how many."""
+
+
+@dataclass(frozen=True)
+class NumericTarget:
+    """A number, standardised: (y - mean) / scale.
+
+    Attributes:
+        name: of the column.
+        mean: of the training rows.
+        scale: their standard deviation.
+    """
+
+    name: str
+    mean: float
+    scale: float
+
+    def encode(self, series: Series) -> Tensor:
+        """Targets for the network, (B, 1)."""
+        values = numbers(series)
+        if np.isnan(values).any():
+            raise DataError(f"column {self.name!r} has {int(np.isnan(values).sum())} cell(s) that are no numbers")
+        return torch.tensor((values - self.mean) / self.scale, dtype=torch.float32).unsqueeze(1)
+
+    def decode(self, values: Any) -> NDArray[np.float64]:
+        """Predicted means, quantiles or samples in the units of the target."""
+        return np.asarray(values, dtype=np.float64) * self.scale + self.mean
+
+    def decode_scale(self, values: Any) -> NDArray[np.float64]:
+        """Standard deviations in the units of the target."""
+        return np.asarray(values, dtype=np.float64) * self.scale
+
+
+@dataclass(frozen=True)
+class ClassTarget:
+    """One of several classes, by its number.
+
+    Attributes:
+        name: of the column.
+        classes: names in the order of their numbers.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+
+    def encode(self, series: Series) -> Tensor:
+        """Class numbers, (B,)."""
+        numbered = {word: number for number, word in enumerate(self.classes)}
+        cells = words(series)
+        strange = sorted({str(cell) for cell in cells if cell not in numbered})
+        if strange:
+            raise DataError(f"column {self.name!r} has the class {strange[0]!r}, which was not there in training")
+        return torch.tensor([numbered[cell] for cell in cells], dtype=torch.long)
+
+    def decode(self, labels: Any) -> list[str]:
+        """Names of class numbers."""
+        return [self.classes[int(label)] for label in np.asarray(labels).reshape(-1)]
+
+
+KINDS = {kind.__name__: kind for kind in (NumericColumn, CategoryColumn, DateColumn, NumericTarget, ClassTarget)}
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Rows as the network takes them.
+
+    Attributes:
+        x: inputs, (B, F).
+        notes: what was strange about the rows, in sentences.
+    """
+
+    x: Tensor
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How the rows of a table become inputs of a network.
+
+    Attributes:
+        inputs: the columns it learns from.
+        target: what it predicts.
+        left_out: names of the other columns of the training table.
+    """
+
+    inputs: tuple[InputColumn, ...]
+    target: NumericTarget | ClassTarget
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def fit(cls, problem: Problem, rows: Any = None, *, most_categories: int = CATEGORIES) -> Encoder:
+        """Learn means, scales and categories.
+
+        Args:
+            problem: table, target and kinds of the columns.
+            rows: numbers of the training rows; None for all. Test rows must have no part in what is learnt here.
+            most_categories: of one column with a feature of their own; the others share one.
+        """
+        frame = problem.frame if rows is None else problem.frame.iloc[np.asarray(rows)]
+        inputs = [fit_column(c, frame[c.name], most_categories) for c in problem.columns if c.used]
+        left_out = tuple(c.name for c in problem.columns if not c.used)
+        return cls(tuple(inputs), _fit_target(problem, frame), left_out)
+
+    @property
+    def task(self) -> Task:
+        return Task.REGRESSION if isinstance(self.target, NumericTarget) else Task.CLASSIFICATION
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the F inputs of the network."""
+        return tuple(name for column in self.inputs for name in column.features)
+
+    def encode(self, frame: pd.DataFrame) -> Encoded:
+        """Rows with the columns of the training table, in any order, with or without the target.
+
+        Raises:
+            DataError: if there is no row, a column is missing, or a column cannot be read at all.
+        """
+        if len(frame) == 0:
+            raise DataError("the table has no rows: there is nothing to predict")
+        absent = [column.name for column in self.inputs if column.name not in frame.columns]
+        if absent:
+            shown = ", ".join(map(repr, absent[:5])) + (" ..." if len(absent) > 5 else "")
+            raise DataError(f"the table lacks {len(absent)} column(s) that the model was trained on: {shown}")
+        blocks = [column.encode(frame[column.name]) for column in self.inputs]
+        values = np.concatenate([block.values for block in blocks], axis=1)
+        notes = [note for block in blocks for note in block.notes]
+        limit = float(np.finfo(np.float32).max)
+        x = torch.tensor(values.clip(-limit, limit), dtype=torch.float32)
+        return Encoded(x, (*self._extra(frame), *notes, *self._unseen(frame)))
+
+    def _extra(self, frame: pd.DataFrame) -> list[str]:
+        known = {column.name for column in self.inputs} | {self.target.name, *self.left_out}
+        extra = [str(name) for name in frame.columns if name not in known]
+        return [f"column(s) unknown to the model are ignored: {', '.join(map(repr, extra))}"] if extra else []
+
+    def _unseen(self, frame: pd.DataFrame) -> list[str]:
+        notes = []
+        for column in self.inputs:
+            if isinstance(column, CategoryColumn) and (strange := column.unseen(frame[column.name])):
+                shown = ", ".join(map(repr, strange[:3])) + (
+                    f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+                )
+                notes.append(f"column {column.name!r}: rare or unseen categories are treated alike: {shown}")
+        return notes
+
+    def encode_target(self, frame: pd.DataFrame) -> Tensor:
+        """Targets as the network learns them: (B, 1) standardised numbers or (B,) class numbers."""
+        if self.target.name not in frame.columns:
+            raise DataError(f"the table lacks the target column {self.target.name!r}")
+        return self.target.encode(frame[self.target.name])
+
+    def to_json(self) -> dict[str, Any]:
+        """All that is needed to rebuild it, as JSON."""
+        fields = {name: encode(getattr(self, name)) for name in ("inputs", "target", "left_out")}
+        return {"encoder": VERSION, **fields}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Encoder:
+        """The inverse of `to_json`.
+
+        Raises:
+            StorageError: if the data are damaged or from a newer credo.
+        """
+        version = data.get("encoder")
+        if not isinstance(version, int):
+            raise StorageError("the description of the table's columns is missing or damaged")
+        if version > VERSION:
+            raise StorageError(
+                f"the description of the table's columns has version {version}, and this credo reads up to {VERSION}: "
+                "install a newer credo"
+            )
+        try:
+            return Encoder(*(decode(data[name], KINDS) for name in ("inputs", "target", "left_out")))
+        except (KeyError, TypeError) as error:
+            raise StorageError(f"the description of the table's columns is damaged ({error!r})") from None
+
+
+def _fit_target(problem: Problem, frame: pd.DataFrame) -> NumericTarget | ClassTarget:
+    if problem.task is Task.CLASSIFICATION:
+        # all rows: a class that only test rows have is still a class
+        return ClassTarget(problem.target, tuple(sorted(set(words(problem.frame[problem.target])), key=_natural)))
+    values = numbers(frame[problem.target])
+    return NumericTarget(problem.target, float(values.mean()), spread(values))
+
+
+def _natural(word: str) -> tuple[int, float, str]:
+    """Numbers by their size, then words by the alphabet."""
+    try:
+        return 0, float(word), word
+    except ValueError:
+        return 1, 0.0, word

@@ -1,0 +1,107 @@
+"""Cells as numbers, words or dates: the same reading when a table is learnt from and when it is predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Series = Any
+"""A pandas Series."""
+
+PLACEHOLDERS = ("none", "unknown", "missing", "-", "--", ".", "inf", "-inf", "infinity", "-infinity")
+"""Words that stand for no number among numbers."""
+NATIVE = "native"
+"""The format of dates that come as dates."""
+DAY_FIRST = ("%d/%m/%Y", "%d-%m-%Y", "%d.%m.%Y")
+MONTH_FIRST = ("%m/%d/%Y", "%m-%d-%Y")
+OTHERS = ("%Y/%m/%d", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
+TIMES = ("", " %H:%M", " %H:%M:%S")
+FORMATS = ("ISO8601", *(date + time for date in (*MONTH_FIRST, *DAY_FIRST, *OTHERS) for time in TIMES))
+"""Ways to write a date, in the order in which they are tried."""
+
+
+def is_number(series: Series) -> bool:
+    """Whether the cells come as numbers (yes and no are none)."""
+    return bool(pd.api.types.is_numeric_dtype(series)) and not is_flag(series)
+
+
+def is_flag(series: Series) -> bool:
+    return bool(pd.api.types.is_bool_dtype(series))
+
+
+def is_date(series: Series) -> bool:
+    return bool(pd.api.types.is_datetime64_any_dtype(series))
+
+
+def numbers(series: Series) -> Floats:
+    """Cells as numbers, NaN where they are missing, infinite or no numbers.
+
+    Text may have a currency sign or a per cent sign, and commas between thousands.
+    """
+    if pd.api.types.is_timedelta64_dtype(series):
+        values = series.dt.total_seconds().to_numpy(dtype=np.float64, na_value=np.nan)
+    elif is_number(series) or is_flag(series):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        text = series.astype("object").where(series.notna(), "").astype(str).str.strip()
+        text = text.str.replace(r"^([+-]?)[$€£]\s*|\s*[%€]$", r"\1", regex=True)
+        text = text.str.replace(r"(?<=\d),(?=\d{3}(\D|$))", "", regex=True)
+        values = pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def placeholders(series: Series) -> int:
+    """How many cells are words that stand for no number."""
+    return int(series.dropna().astype(str).str.strip().str.lower().isin(PLACEHOLDERS).sum())
+
+
+def words(series: Series) -> Any:
+    """Cells as text (an array of objects), None where they are missing; 1.0 and 1 are the same word."""
+    if is_number(series):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.array([None if np.isnan(v) else _word(v) for v in values], dtype=object)
+    present = series.notna().to_numpy()
+    text = series.astype("object").astype(str).str.strip().to_numpy(dtype=object)
+    return np.where(present, text, None)
+
+
+def _word(value: float) -> str:
+    return str(int(value)) if np.isfinite(value) and value == np.floor(value) else repr(float(value))
+
+
+def days(series: Series, layout: str) -> Floats:
+    """Cells as days since 1970, with the time of day as a fraction; NaN where they are missing or no dates.
+
+    Args:
+        series: the cells.
+        layout: one of `FORMATS`, or `NATIVE` for cells that are dates already.
+    """
+    if is_date(series):
+        moments = series
+    else:
+        wanted = "ISO8601" if layout == NATIVE else layout
+        text = series.astype("object").where(series.notna(), None)
+        moments = pd.to_datetime(text, format=wanted, errors="coerce", utc=True)
+    plain = pd.to_datetime(moments, utc=True).dt.tz_localize(None)
+    seconds = plain.to_numpy(dtype="datetime64[s]").astype(np.int64) / 86400.0
+    return np.where(plain.isna().to_numpy(), np.nan, seconds)
+
+
+def date_layout(series: Series) -> tuple[str, bool] | None:
+    """How the dates of a column of text are written, and whether day and month could be the other way round.
+
+    None where fewer than 95 of 100 cells are dates in any one of the formats.
+    """
+    sample = series.dropna().drop_duplicates().head(1000)
+    if len(sample) == 0 or not bool(sample.astype(str).str.contains(r"\d").all()):
+        return None
+    fitting = [layout for layout in FORMATS if np.isfinite(days(sample, layout)).mean() >= 0.95]
+    if not fitting:
+        return None
+    best = max(fitting, key=lambda layout: float(np.isfinite(days(sample, layout)).mean()))
+    ambiguous = best.startswith(MONTH_FIRST) and any(layout.startswith(DAY_FIRST) for layout in fitting)
+    return best, ambiguous
