@@ -286,16 +286,45 @@ def test_a_full_disk_does_not_end_a_run(tmp_path: Path) -> None:
     assert storage.read_tensors(tmp_path, "checkpoint.safetensors")[1]["step"] == "0"
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
-def test_a_folder_without_permission(saved: Path) -> None:
-    posterior = credo.load(saved)
-    saved.chmod(0o500)
+WITHOUT_PERMISSION = """
+import os, sys
+import credo
+
+readable, secret, closed = sys.argv[1:]
+posterior = credo.load(readable)
+if os.geteuid() == 0:
+    os.setuid(65534)
+for attempt in (lambda: posterior.save(readable), lambda: credo.load(secret), lambda: credo.load(closed)):
     try:
-        with pytest.raises(credo.StorageError, match="cannot be written"):
-            posterior.save(saved)
-        assert torch.equal(credo.load(saved).predict(X).mean, posterior.predict(X).mean)
-    finally:
-        saved.chmod(0o700)
+        attempt()
+    except credo.StorageError as error:
+        print(error)
+credo.load(readable)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX systems")
+def test_a_folder_without_permission(original: Path, folder: Path) -> None:
+    """A person who may read one folder, not the weights of another, and not look into a third.
+
+    Where the tests run as the superuser, who may do anything, the process becomes nobody first.
+    """
+    folder.chmod(0o755)
+    names = ("readable", "secret", "closed")
+    readable, secret, closed = (Path(shutil.copytree(original, folder / name)) for name in names)
+    readable.chmod(0o555)
+    secret.chmod(0o755)
+    (secret / STATE).chmod(0o000)
+    closed.chmod(0o000)
+    command = [sys.executable, "-c", WITHOUT_PERMISSION, str(readable), str(secret), str(closed)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    readable.chmod(0o755)
+    closed.chmod(0o755)
+    assert ended.returncode == 0, ended.stderr
+    told = ended.stdout.splitlines()
+    assert told[0].startswith(f"{readable} cannot be written")
+    assert told[1].startswith(f"{secret / STATE} cannot be read")
+    assert told[2].startswith(f"{closed} cannot be read")
 
 
 def test_a_folder_that_nobody_may_write_to_is_refused_before_the_first_step() -> None:

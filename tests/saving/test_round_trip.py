@@ -258,3 +258,9 @@ def test_a_loaded_posterior_can_be_saved_and_started_from(tmp_path: Path) -> Non
     method = METHODS["ensemble"]
     ours, theirs = (credo.fit(posterior.model, (X, Y), method, start=start).tensors() for start in (posterior, loaded))
     assert all(torch.equal(theirs[name], tensor) for name, tensor in ours.items())
+
+
+def test_whoever_may_read_one_file_may_read_all(tmp_path: Path) -> None:
+    posterior = credo.fit(credo.Model(nets.MLP(3, 1, (5,)), likelihoods.Gaussian()), (X, Y), METHODS["point"])
+    posterior.save(tmp_path)
+    assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1

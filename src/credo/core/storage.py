@@ -46,9 +46,11 @@ def write_folder(folder: Path, texts: Mapping[str, str], tensors: Mapping[str, T
         _settle(folder)
         shutil.rmtree(writing, ignore_errors=True)
         writing.mkdir(parents=True)
+        readers = writing.stat().st_mode & 0o666  # safetensors lets nobody else read
         for name, (values, metadata) in tensors.items():
             ready = {key: t.detach().to("cpu").clone().contiguous() for key, t in values.items()}
             save_file(ready, writing / name, metadata=dict(metadata))
+            (writing / name).chmod(readers)
         for name, text in texts.items():
             (writing / name).write_text(text, encoding="utf-8")
         _flush([*writing.iterdir(), writing])
@@ -84,7 +86,10 @@ def _flush(paths: Iterable[Path]) -> None:
 
 def find(folder: Path, name: str) -> Path | None:
     """Where a file of the folder lies, or None: ready before settled, as a crash may have left it."""
-    return next((path for path in (folder / _READY / name, folder / name) if path.is_file()), None)
+    try:
+        return next((path for path in (folder / _READY / name, folder / name) if path.is_file()), None)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be read ({error})") from error
 
 
 def _read(folder: Path, name: str, read: Callable[[Path], ValueT], kind: str) -> ValueT:
@@ -95,7 +100,8 @@ def _read(folder: Path, name: str, read: Callable[[Path], ValueT], kind: str) ->
             result = read(path)
         except (OSError, RuntimeError, UnicodeDecodeError, SafetensorError) as error:
             if _version(path) == before:
-                raise StorageError(f"{path} is truncated, damaged or not {kind} ({error})") from None
+                trouble = "cannot be read" if isinstance(error, OSError) else f"is truncated, damaged or not {kind}"
+                raise StorageError(f"{path} {trouble} ({error})") from None
         else:
             if _version(path) == before:
                 return result
@@ -143,7 +149,7 @@ def read_tensors(
     """The tensors of a file, and the text beside them."""
 
     def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        with safe_open(path, framework="pt", device=str(device)) as file:
+        with path.open("rb"), safe_open(path, framework="pt", device=str(device)) as file:
             # copies, since the tensors would be views of a file that may change, at addresses that round differently
             tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118 (not a dict)
             return tensors, dict(file.metadata() or {})
