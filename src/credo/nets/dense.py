@@ -99,7 +99,7 @@ def dense_stack(module: nn.Module, *, dropped: bool) -> DenseStack | None:
         module: the user's, unhooked.
         dropped: dropout was put in front of every linear layer but the first.
     """
-    names = {id(m): name for name, m in module.named_modules()}
+    names = {id(p): name for name, p in module.named_parameters()}
     leaves = list(_leaves(module))
     linear = [m for m in leaves if isinstance(m, nn.Linear)]
     if None in leaves or not linear or len({id(m) for m in linear}) < len(linear):
@@ -109,8 +109,7 @@ def dense_stack(module: nn.Module, *, dropped: bool) -> DenseStack | None:
         if type(leaf) is nn.Linear:
             if dropped and leaf is not linear[0]:
                 layers.append(_Drop())
-            prefix = f"{names[id(leaf)]}." if names[id(leaf)] else ""
-            layers.append(_Linear(f"{prefix}weight", f"{prefix}bias" if leaf.bias is not None else None))
+            layers.append(_Linear(names[id(leaf.weight)], None if leaf.bias is None else names[id(leaf.bias)]))
         elif isinstance(leaf, nn.Dropout):
             layers += [_Drop()] if leaf.p > 0.0 else []
         elif isinstance(leaf, _ELEMENTWISE):

@@ -7,7 +7,8 @@ arguments, so that a mask can be shared by a batch (one draw = one function), di
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,6 @@ from credo.core.rng import Stream
 
 _CHANNEL_AXES = {F.dropout1d: 1, F.dropout2d: 2, F.dropout3d: 3}
 _DROPOUTS = {F.dropout, F.alpha_dropout, *_CHANNEL_AXES}
-_HIDDEN = {F.multi_head_attention_forward: 0.0, F.scaled_dot_product_attention: 0.0, F.feature_alpha_dropout: 0.5}
 _ALPHA = -1.0507009873554805 * 1.6732632423543772
 """The value that SELU saturates at; alpha dropout sets dropped units to it."""
 
@@ -111,21 +111,28 @@ def draw_masks(
 
 
 class Masked(TorchFunctionMode):
-    """While active, the k-th dropout call of a forward pass multiplies by the k-th mask."""
+    """While active, the k-th dropout call of a forward pass multiplies by the k-th mask.
 
-    def __init__(self, masks: Sequence[Tensor]) -> None:
+    Args:
+        masks: as `draw_masks` gives them, for one lane.
+        rate: that of the masks, where it is not the one that the module says.
+    """
+
+    def __init__(self, masks: Sequence[Tensor], rate: float | None = None) -> None:
         super().__init__()
-        self.masks = iter(masks)
+        self.masks, self.rate = iter(masks), rate
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func not in _DROPOUTS:
             return func(*args, **kwargs)
-        x, rate = _input_and_rate(args, kwargs)
+        x, rate = _input_and_rate(func, args, kwargs)
         if rate == 0.0:
             return x
         mask = next(self.masks)
-        return _alpha_dropout(x, mask, rate) if func is F.alpha_dropout else x * mask
+        if func is F.alpha_dropout:
+            return _alpha_dropout(x, mask, rate if self.rate is None else self.rate)
+        return x * mask
 
 
 class Undropped(TorchFunctionMode):
@@ -133,21 +140,25 @@ class Undropped(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _DROPOUTS:
-            return _input_and_rate(args, kwargs or {})[0]
+            return _input_and_rate(func, args, kwargs or {})[0]
         return func(*args, **(kwargs or {}))
 
 
 def _alpha_dropout(x: Tensor, mask: Tensor, rate: float) -> Tensor:
     # Klambauer et al. 2017, "Self-normalizing neural networks": an affine map that keeps mean 0 and variance 1
     keep = 1.0 - rate
+    if keep == 0.0:
+        return x * mask
     gain = (keep + _ALPHA**2 * keep * rate) ** -0.5
     return gain * (x * mask + _ALPHA * (1.0 - mask)) - gain * _ALPHA * rate
 
 
-def _input_and_rate(args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, float]:
+def _input_and_rate(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, float]:
+    """What a dropout call is given, by the signature that all of them share; rate 0 where it is told not to drop."""
     x = args[0] if args else kwargs["input"]
     rate = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
-    return x, float(rate)
+    training = args[2] if len(args) > 2 else kwargs.get("training", func is not F.alpha_dropout)
+    return x, float(rate) if training else 0.0
 
 
 class _Recorder(TorchFunctionMode):
@@ -159,15 +170,10 @@ class _Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _DROPOUTS:
-            x, rate = _input_and_rate(args, kwargs)
+            x, rate = _input_and_rate(func, args, kwargs)
             if rate > 0.0:
                 self.calls.append((_mask_shape(func, x), rate, func is F.alpha_dropout))
             return x
-        if func in _HIDDEN and kwargs.get("dropout_p", _HIDDEN[func]) > 0.0 and kwargs.get("training", True):
-            raise ValueError(
-                f"the network drops inside {func.__name__}, where credo cannot give it a seed: set that dropout to 0 "
-                "and put nn.Dropout behind it"
-            )
         result = func(*args, **kwargs)
         if isinstance(result, Tensor):
             self.largest = max(self.largest, result.numel())
@@ -189,8 +195,13 @@ def trace(forward: Callable[[int], Tensor]) -> Trace:
     seen = []
     for examples in (2, 3):
         recorder = _Recorder()
-        with recorder:
+        with recorder, _no_hidden_noise():
             outputs = forward(examples)
+        if not isinstance(outputs, Tensor):
+            raise ValueError(
+                f"the network returns a {type(outputs).__name__}: it must return one tensor (B, outputs); wrap it in a "
+                "module that picks the part you want"
+            )
         if outputs.shape[:1] != (examples,):
             raise ValueError(
                 f"the network gave outputs of shape {tuple(outputs.shape)} for {examples} examples: "
@@ -204,9 +215,34 @@ def trace(forward: Callable[[int], Tensor]) -> Trace:
     return Trace(sites, tuple(outputs.shape[1:]), max(1, math.ceil(two.largest / 2)))
 
 
+@contextmanager
+def _no_hidden_noise() -> Iterator[None]:
+    """Refuse a forward pass that reads torch's global generators, and leave them as they were."""
+    before = _global_states()
+    try:
+        yield
+    finally:
+        after = _global_states()
+        torch.set_rng_state(before[0])
+        torch.cuda.set_rng_state_all(before[1:])
+    if all(map(torch.equal, before, after)):
+        return
+    raise ValueError(
+        "the network draws random numbers of its own in training (dropout inside attention, a noise layer, RReLU or "
+        "the like), where credo cannot give it a seed: set that dropout to 0 and put nn.Dropout behind it"
+    )
+
+
+def _global_states() -> list[Tensor]:
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    return [torch.get_rng_state(), *gpus]
+
+
 def _site(two: tuple[tuple[int, ...], float, bool], three: tuple[tuple[int, ...], float, bool]) -> Site:
     shape, rate, alpha = two
     grows = [axis for axis, (a, b) in enumerate(zip(shape, three[0], strict=True)) if a != b]
+    if len(grows) > 1:
+        raise ValueError("the network drops entries that belong to pairs of examples, so no mask can be shared by all")
     if not grows:
         return Site(shape, None, 0, rate, alpha)
     axis = grows[0]

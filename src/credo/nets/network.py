@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, unbind
 from credo.nets.dense import dense_stack
 from credo.nets.dropout import DropoutChange, Masked, Trace, Undropped, drop_before_hidden_layers, trace
+from credo.nets.fan_in import fan_in
 from credo.nets.plan import Plan
 
 Net = nn.Module | Callable[[], nn.Module]
@@ -37,7 +40,8 @@ class Network:
         self._make = None if isinstance(net, nn.Module) else net
         self.dropout = dropout
         with Stream(0, ("structure",)).borrowed_global():
-            self.module = _private_copy(net if isinstance(net, nn.Module) else net())
+            self.module = _private_copy(_made(net))
+        self._aliases = _aliases(self.module)
         self._dense = dense_stack(self.module, dropped=dropout is not None and dropout.inserted)
         self._evaluating = self._skeleton().eval()
         self._training = self._skeleton().train()
@@ -45,7 +49,7 @@ class Network:
         self._traces: dict[tuple[Any, ...], Trace] = {}
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
         self.layout: Layout = {
-            name: ParameterInfo(tuple(p.shape), _fan_in(self.module, name))
+            name: ParameterInfo(tuple(p.shape), fan_in(self.module, name))
             for name, p in self.module.named_parameters()
             if p.requires_grad
         }
@@ -69,8 +73,22 @@ class Network:
         fresh = []
         for member in range(members):
             with stream.child("member", member).borrowed_global():
-                fresh.append(self._variables(self._make() if self._make else _reinitialised(self.module)))
+                module = _made(self._make).to("cpu") if self._make else _reinitialised(self.module)
+                fresh.append(self._variables(module))
         return Variables.stack(fresh)
+
+    @cached_property
+    def undrawn(self) -> tuple[str, ...]:
+        """Random parameters that no initialiser of a layer reaches, so that `initial` gives every member the same.
+
+        None for a network that a function makes.
+        """
+        if self._make:
+            return ()
+        with Stream(0, ("undrawn",)).borrowed_global():
+            fresh = dict(_reinitialised(self.module).named_parameters())
+        given = {name: self.module.get_parameter(name).detach() for name in self.layout}
+        return tuple(n for n, p in given.items() if bool((p != p.flatten()[:1]).any()) and torch.equal(p, fresh[n]))
 
     def _variables(self, module: nn.Module) -> Variables:
         tensors = {name: p.detach().clone().unsqueeze(0) for name, p in module.named_parameters()}
@@ -95,7 +113,7 @@ class Network:
 
             def forward(examples: int) -> Tensor:
                 kept = {name: t[0].clone() for name, t in variables.buffers.items()}
-                return _call(self._drawing, lane, kept, few[:examples])
+                return self._call(self._drawing, {**lane, **kept}, few[:examples], (), None)
 
             with torch.no_grad():
                 seen = trace(forward)
@@ -153,19 +171,13 @@ class Network:
         around: Around | None = None,
     ) -> Tensor:
         params = {name: variables.params[name] for name in self.layout}
+        context = around or (self._masked if masks else None)
         lanes = max(variables.members, len(masks[0]) if masks else 1)
         shared = variables.members == 1 and lanes > 1
         if lanes == 1 or plan is Plan.ONE_BY_ONE:
-            trees = unbind(params, variables.members), unbind(variables.buffers, variables.members)
+            trees = unbind({**params, **variables.buffers}, variables.members)
             outputs = [
-                _call(
-                    module,
-                    trees[0][0 if shared else i],
-                    trees[1][0 if shared else i],
-                    x[i] if own_x else x,
-                    [mask[i] for mask in masks],
-                    around,
-                )
+                self._call(module, trees[0 if shared else i], x[i] if own_x else x, [m[i] for m in masks], context)
                 for i in range(lanes)
             ]
             return torch.stack(outputs) if lanes > 1 else outputs[0].unsqueeze(0)
@@ -176,27 +188,35 @@ class Network:
 
         def one_lane(*flat: Tensor) -> Tensor:
             named = dict(zip(names, flat[: len(names)], strict=True))
-            return _call(module, named, {}, flat[-1], flat[len(names) : -1], around)
+            return self._call(module, named, flat[-1], flat[len(names) : -1], context)
 
         if shared:
             tensors = [t[0] for t in tensors]
         axes = (*([None if shared else 0] * len(names)), *([0] * len(masks)), 0 if own_x else None)
         return torch.func.vmap(one_lane, in_dims=axes)(*tensors, *masks, x)
 
+    def _call(
+        self, module: nn.Module, tensors: Params, x: Tensor, masks: Sequence[Tensor], around: Around | None
+    ) -> Tensor:
+        # torch's own handling of ties leaves tensors behind where a module with a tied weight has two names
+        named = {**tensors, **{alias: tensors[name] for alias, name in self._aliases.items()}}
+        if around is None:
+            return functional_call(module, named, (x,), tie_weights=False)
+        with around(tensors, masks):
+            return functional_call(module, named, (x,), tie_weights=False)
 
-def _call(
-    module: nn.Module,
-    params: Params,
-    buffers: Params,
-    x: Tensor,
-    masks: Sequence[Tensor] = (),
-    around: Around | None = None,
-) -> Tensor:
-    tensors = {**params, **buffers} if buffers else params
-    if masks or around:
-        with around(tensors, masks) if around else Masked(masks):
-            return functional_call(module, tensors, (x,))
-    return functional_call(module, tensors, (x,))
+    def _masked(self, params: Params, masks: Sequence[Tensor]) -> Masked:
+        return Masked(masks, None if self.dropout is None else self.dropout.rate)
+
+
+def _made(net: Net) -> nn.Module:
+    module = net if isinstance(net, nn.Module) or not callable(net) else net()
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"the network is of type {type(module).__name__}: give a torch module, or a function without arguments "
+            "that makes one"
+        )
+    return module
 
 
 def _private_copy(module: nn.Module) -> nn.Module:
@@ -233,22 +253,20 @@ def _reinitialised(module: nn.Module) -> nn.Module:
     return fresh
 
 
+def _aliases(module: nn.Module) -> dict[str, str]:
+    """Other names of tied tensors, and the name that `named_parameters` gives them."""
+    first: dict[int, str] = {}
+    names: dict[str, str] = {}
+    for path, part in module.named_modules():
+        for leaf, tensor in chain(part._parameters.items(), part._buffers.items()):
+            name = f"{path}.{leaf}" if path else leaf
+            if tensor is not None and first.setdefault(id(tensor), name) != name:
+                names[name] = first[id(tensor)]
+    return names
+
+
 def _freeze_statistics(module: nn.Module) -> nn.Module:
     for layer in module.modules():
         if isinstance(layer, nn.modules.batchnorm._NormBase):
             layer.eval()
     return module
-
-
-def _fan_in(module: nn.Module, name: str) -> int:
-    """Inputs that feed one output of a weight; 1 for biases, norms and parameters of an unknown kind."""
-    owner_name, _, leaf = name.rpartition(".")
-    owner = module.get_submodule(owner_name)
-    shape = module.get_parameter(name).shape
-    if len(shape) < 2 or isinstance(owner, nn.Embedding):
-        return 1
-    if isinstance(owner, nn.modules.conv._ConvTransposeNd):
-        return int(shape[0] * shape[2:].numel())
-    if leaf.startswith(("weight", "in_proj_weight")):
-        return int(shape[1:].numel())
-    return 1
