@@ -71,6 +71,7 @@ class Posterior(ABC):
 
     @property
     def device(self) -> torch.device:
+        """Where the tensors are, and where predictions are computed."""
         return self.point().device
 
     @property

@@ -1,0 +1,239 @@
+"""The table of rooms: who may import whom, what may be imported from outside, and the shape of the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import credo
+
+SOURCE = Path(credo.__file__).parent
+
+GROUND = {"core"}
+MODEL = GROUND | {"likelihoods", "priors", "nets"}
+BELIEF = MODEL | {"model", "predictive"}
+METHODS = BELIEF | {"posteriors"}
+LOOP = METHODS | {"methods"}
+FIT = LOOP | {"loop"}
+CORE = FIT | {"fit"}
+MEASURES = {"uncertainty", "metrics", "diagnostics"}
+APPLIED = CORE | MEASURES | {"exact", "decide", "generative", "data", "tabular"}
+ROOT = "credo"
+"""The package itself: what `import credo` and names from its face come from."""
+
+ROOMS: dict[str, set[str]] = {
+    "core": set(),
+    "likelihoods": GROUND,
+    "priors": GROUND,
+    "nets": GROUND,
+    "model": MODEL,
+    "predictive": GROUND | {"likelihoods"},
+    "posteriors": BELIEF,
+    "methods": METHODS,
+    "loop": LOOP,
+    "fit": FIT,
+    "exact": GROUND,
+    "uncertainty": METHODS,
+    "metrics": BELIEF,
+    "diagnostics": LOOP,
+    "decide": CORE | MEASURES,
+    "generative": CORE,
+    "data": GROUND,
+    "tabular": CORE | MEASURES | {"data"},
+    "reports": GROUND | MEASURES | {"tabular", "predictive"},
+    "experiments": APPLIED | {"reports", ROOT},
+    "estimators": APPLIED | {ROOT},
+    "cli": APPLIED | {"reports", "experiments", "estimators", ROOT},
+    "__init__": APPLIED | {"estimators"},
+}
+"""Room: the rooms that it may import."""
+
+BARE = {"torch", "numpy", "safetensors"}
+TABLES = {"pandas", "sklearn"}
+FOREIGN: dict[str, set[str]] = {
+    **dict.fromkeys((*CORE, *MEASURES, "exact", "decide", "generative", "__init__"), BARE),
+    "data": BARE | TABLES,
+    "tabular": BARE | TABLES,
+    "estimators": BARE | TABLES,
+    "reports": BARE | {"matplotlib", "rich", "jinja2"},
+    "experiments": BARE | {"matplotlib"},
+    "cli": BARE | TABLES | {"typer", "rich", "click"},
+}
+"""Room: the packages of others that it may import."""
+
+FILES = sorted(SOURCE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+
+
+def title(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
+    """Line and dotted name, in parts, of everything that is imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"a relative import in line {node.lineno}"
+            assert node.module is not None
+            yield from ((node.lineno, [*node.module.split("."), alias.name]) for alias in node.names)
+
+
+def trespasses(path: Path, tree: ast.AST) -> list[str]:
+    """Imports that the tables do not allow."""
+    room, found = room_of(path), []
+    for line, (package, *rest) in imports(tree):
+        if package == "credo":
+            visited = rest[0] if rest and rest[0] in ROOMS else ROOT
+            allowed = visited == room or visited in ROOMS[room]
+        else:
+            visited, allowed = package, package in sys.stdlib_module_names or package in FOREIGN[room]
+        if not allowed:
+            found.append(f"{title(path)}:{line} imports {visited}")
+    return found
+
+
+def test_every_room_is_in_the_table() -> None:
+    assert {room_of(path) for path in FILES} <= ROOMS.keys()
+    assert ROOMS.keys() == FOREIGN.keys()
+
+
+def test_the_rooms_have_an_order() -> None:
+    """No two rooms may import each other, not even by way of others."""
+    left = {room: allowed - {ROOT} for room, allowed in ROOMS.items() if room != "__init__"}
+    while left:
+        free = {room for room, allowed in left.items() if not allowed & left.keys()}
+        assert free, f"a circle among {sorted(left)}"
+        left = {room: allowed for room, allowed in left.items() if room not in free}
+
+
+@pytest.mark.parametrize("path", FILES, ids=title)
+def test_a_room_imports_what_the_table_allows(path: Path) -> None:
+    assert trespasses(path, TREES[path]) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import matplotlib.pyplot", "from credo.fit import fit", "from credo import fit", "import credo", "import pandas"],
+)
+def test_a_trespass_is_noticed(line: str) -> None:
+    assert len(trespasses(SOURCE / "core" / "rng.py", ast.parse(f"def f():\n    {line}"))) == 1
+
+
+def inner_imports(tree: ast.AST) -> list[int]:
+    """Lines inside functions that import modules of credo's."""
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]
+    return [line for function in functions for line, parts in imports(function) if parts[0] == "credo"]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) != "cli"], ids=title)
+def test_no_import_of_our_own_hides_in_a_function(path: Path) -> None:
+    assert inner_imports(TREES[path]) == []
+
+
+def test_a_hidden_import_is_noticed() -> None:
+    assert inner_imports(ast.parse("def f():\n    from credo.fit import fit")) == [2]
+
+
+def test_no_file_is_called_utils() -> None:
+    names = {path.stem for path in FILES} | {path.parent.name for path in FILES}
+    assert not names & {"utils", "util", "helpers", "misc", "common"}
+
+
+def test_importing_credo_takes_nothing_heavy_along() -> None:
+    code = "import sys, credo; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "torch" in loaded
+    assert not {"matplotlib", "pandas", "sklearn", "scipy", "typer", "rich"} & set(loaded)
+
+
+def test_the_core_runs_with_nothing_else_installed() -> None:
+    """With every other package hidden, as on a bare machine with a GPU."""
+    code = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("matplotlib", "pandas", "sklearn", "scipy", "typer", "rich", "pyarrow"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Hidden())
+import torch, credo
+x = torch.linspace(-1, 1, 8)[:, None]
+posterior = credo.fit(credo.nets.MLP(1, 1, (4,)), (x, x), credo.DeepEnsemble(members=2, epochs=1))
+print(posterior.predict(x).interval(0.9)[0].shape[0])
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "8\n"
+
+
+def classes() -> dict[str, ast.ClassDef]:
+    return {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def names(nodes: list[ast.expr]) -> list[str]:
+    """The last words of dotted names."""
+    plain = (node.value if isinstance(node, ast.Subscript) else node for node in nodes)
+    return [node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in plain]
+
+
+def is_abstract(node: ast.ClassDef) -> bool:
+    """Whether a class says itself that it is not to be made: by an abstract method, or as ABC or Protocol."""
+    methods = (item for item in node.body if isinstance(item, ast.FunctionDef))
+    marked = any("abstractmethod" in names(method.decorator_list) for method in methods)
+    return marked or bool({"ABC", "Protocol"} & set(names(node.bases)))
+
+
+def concrete_ancestors(known: dict[str, ast.ClassDef]) -> list[str]:
+    """Classes that are subclassed without being abstract; errors may form families."""
+    return [
+        f"{node.name} inherits from {base}"
+        for node in known.values()
+        for base in names(node.bases)
+        if base in known and not is_abstract(known[base]) and not base.endswith(("Error", "Warning"))
+    ]
+
+
+def test_every_class_is_abstract_or_final() -> None:
+    assert concrete_ancestors(classes()) == []
+
+
+def test_a_concrete_ancestor_is_noticed() -> None:
+    tree = ast.parse("class A(ABC): ...\nclass B(A): ...\nclass C(B): ...")
+    known = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assert concrete_ancestors(known) == ["C inherits from B"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=title)
+def test_files_and_functions_are_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            assert lines <= 60, f"{title(path)}: {node.name} has {lines} lines"
+
+
+FORBIDDEN = {
+    "unfinished work": r"\b(TODO|FIXME|XXX)\b|raise NotImplementedError",
+    "a path of one machine": r"[\"'](/work|/tmp|/home|/root)\b",
+    "a global generator": r"torch\.(cuda\.)?(manual_seed|seed|initial_seed)\(|\b(np|numpy)\.random\b|^import random$",
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=title)
+@pytest.mark.parametrize("pattern", FORBIDDEN.values(), ids=FORBIDDEN.keys())
+def test_the_source_has_none_of(pattern: str, path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    found = re.search(pattern, text, re.MULTILINE)
+    assert found is None, f"{title(path)}: {found.group()}"
