@@ -29,7 +29,7 @@ from credo.methods.base import Method, State, Tick
 from credo.model import Model, Target
 from credo.nets.plan import Plan, measured_plan, obvious_plan
 from credo.posteriors import Posterior
-from credo.posteriors.base import checked_outputs
+from credo.posteriors.inputs import checked_outputs
 from credo.posteriors.writing import describe
 
 __all__ = ["CredoWarning", "fit"]
@@ -78,22 +78,27 @@ def fit(
         >>> posterior.predict(x).stddev.shape
         torch.Size([32, 1])
     """
+    if not isinstance(method, Method):
+        raise TypeError(f"method must be a value such as credo.MAP(epochs=100), got {method!r}")
     seed, recorded = _whole(seed), encode(method)
     streams = Stream(seed)
-    run = _prepare(model, data, method, streams, torch.device(device), start, temperature)
-    state = method.init(run.target, run.variables, streams.child("state"))
-    checkpoints = _checkpoints(checkpoint, resume, run, {"method": recorded, "seed": seed, "temperature": temperature})
-    saved = checkpoints.existing(resume=resume) if checkpoints else None
-    chosen, reason = (saved.plan, "that of the resumed run") if saved else _plan(plan, run, method, state, streams)
-    around = Surroundings(
-        validation=None if validation is None else Validation(validation, run.target, run.variables),
-        checkpoints=checkpoints,
-        told=listener(progress, type(method).__name__),
-        limit=_positive("seconds", seconds),
-    )
-    loop = Loop(run.target.with_plan(chosen), method, run.source, streams.child("noise"), state, around)
-    loop.begin_with(saved)
-    ending = loop.run()
+    with torch.inference_mode(False), torch.enable_grad():
+        run = _prepare(model, data, method, streams, _device(device), start, temperature)
+        state = method.init(run.target, run.variables, streams.child("state"))
+        settings = {"method": recorded, "seed": seed, "temperature": temperature}
+        checkpoints = _checkpoints(checkpoint, resume, run, settings)
+        saved = checkpoints.existing(resume=resume) if checkpoints else None
+        chosen, reason = (saved.plan, "that of the resumed run") if saved else _plan(plan, run, method, state, streams)
+        around = Surroundings(
+            validation=None if validation is None else Validation(validation, run.target, run.variables),
+            checkpoints=checkpoints,
+            told=listener(progress, type(method).__name__),
+            limit=_positive("seconds", seconds),
+        )
+        loop = Loop(run.target.with_plan(chosen), method, run.source, streams.child("noise"), state, around)
+        loop.begin_with(saved)
+        ending = loop.run()
+        posterior = method.posterior(loop.target, ending.state)
     if ending.unfinished is not None:
         warnings.warn(ending.unfinished, CredoWarning, stacklevel=2)
     record = Record(
@@ -106,7 +111,14 @@ def fit(
         notes=(*run.notes, *ending.notes, *([ending.unfinished] if ending.unfinished else [])),
         history=ending.history,
     )
-    return replace(method.posterior(loop.target, ending.state), record=record)
+    return replace(posterior, record=record)
+
+
+def _device(wish: torch.device | str) -> torch.device:
+    device = torch.device(wish)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={str(wish)!r}, and torch finds no CUDA device on this machine: use device='cpu'")
+    return device
 
 
 def _whole(seed: Any) -> int:
@@ -186,7 +198,7 @@ def _checkpoints(
 
 def _plan(wish: Plan | None, run: _Run, method: Method, state: State, streams: Stream) -> tuple[Plan, str]:
     if wish is not None:
-        return wish, "as asked"
+        return Plan(wish), "as asked"
     obvious = obvious_plan(run.target.model.network.module, method.members)
     if obvious is not None and obvious[0] is Plan.ONE_BY_ONE:
         return obvious

@@ -49,9 +49,29 @@ def same(first: credo.Posterior, second: credo.Posterior) -> bool:
         (X.tolist(), Y.tolist()),
         (X, Y.squeeze(1)),
         (X, Y.squeeze(1).tolist()),
+        (list(X), list(Y)),
+        (list(X.numpy()), list(Y.numpy())),
+        (X.numpy().astype(object), Y.numpy().astype(object)),
+        (X.numpy().astype(">f8"), Y.numpy().astype(">f4")),
+        (X.flip(0).numpy()[::-1], Y.flip(0).numpy()[::-1]),
+        (np.broadcast_to(X.numpy(), X.shape), np.ma.masked_invalid(Y.numpy())),
         TensorDataset(X, Y),
     ],
-    ids=["list of tensors", "arrays", "doubles", "lists", "y is (N,)", "y is a flat list", "TensorDataset"],
+    ids=[
+        "list of tensors",
+        "arrays",
+        "doubles",
+        "lists",
+        "y is (N,)",
+        "y is a flat list",
+        "lists of tensors",
+        "lists of arrays",
+        "objects",
+        "another byte order",
+        "reversed arrays",
+        "read-only and masked arrays",
+        "TensorDataset",
+    ],
 )
 def test_the_same_table_by_any_door_gives_the_same_bits(data: Any) -> None:
     assert same(credo.fit(model(), (X, Y), ONCE), credo.fit(model(), data, ONCE))
@@ -252,6 +272,11 @@ REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "x alone": (TypeError, "a pair (x, y), a TensorDataset or a DataLoader, got Tensor", {"data": X}),
     "three arrays": (ValueError, "a pair (x, y): inputs and targets, got 3", {"data": (X, Y, Y)}),
     "nothing": (TypeError, "got NoneType", {"data": None}),
+    "ragged": (TypeError, "x cannot be read as numbers", {"data": ([[1.0], [1.0, 2.0]], [1.0, 2.0])}),
+    "masked": (ValueError, "y has masked values", {"data": (X, np.ma.masked_less(Y.numpy(), 0.0))}),
+    "a class for a method": (TypeError, "a value such as credo.MAP(epochs=100)", {"method": credo.MAP}),
+    "no method": (TypeError, "a value such as credo.MAP(epochs=100), got None", {"method": None}),
+    "an odd plan": (ValueError, "'sideways' is not a valid Plan", {"plan": "sideways"}),
     "words": (TypeError, "x cannot be read as numbers", {"data": (["a", "b"], [1.0, 2.0])}),
     "a number for y": (ValueError, "y is a single number", {"data": (X, 3.0)}),
     "another width": (ValueError, "cannot be called on inputs of shape (B, 2)", {"data": (X[:, :2], Y)}),
@@ -335,6 +360,37 @@ def test_a_sampler_that_runs_dry_is_refused_not_waited_for() -> None:
     loader = DataLoader(Pairs(), batch_size=5, sampler=Once(range(N)))
     with pytest.raises(ValueError, match="gave no batch in epoch"):
         credo.fit(model(), loader, ONCE)
+
+
+def test_data_frames() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame, series = pandas.DataFrame(X.numpy(), index=range(5, 5 + N)), pandas.Series(Y.squeeze(1).numpy())
+    posterior = credo.fit(model(), (frame, series), ONCE)
+    assert same(posterior, credo.fit(model(), (X, Y), ONCE))
+    assert torch.equal(posterior.predict(frame).mean, posterior.predict(X).mean)
+
+
+def test_lists_for_a_double_network_keep_their_digits() -> None:
+    double = credo.Model(nets.MLP(1, 1, ()).double(), likelihoods.Gaussian())
+    start, method = (
+        {"layers.1.weight": torch.ones(1, 1), "layers.1.bias": torch.zeros(1)},
+        credo.MAP(learning_rate=1e-30),
+    )
+    posterior = credo.fit(double, ([[0.1], [0.2]], [0.1, 0.2]), method, start=start)
+    assert posterior.predict([[0.1]]).mean.item() == 0.1
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_fit_does_not_care_in_which_mode_it_is_called(mode: Any) -> None:
+    with mode():
+        inside = credo.fit(model(), (X.clone(), Y.clone()), ONCE)
+    assert same(inside, credo.fit(model(), (X, Y), ONCE))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_device_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="torch finds no CUDA device"):
+        credo.fit(model(), (X, Y), ONCE, device="cuda")
 
 
 def test_a_whole_number_of_any_type_is_the_same_seed() -> None:

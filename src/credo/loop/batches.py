@@ -13,7 +13,8 @@ from torch.utils.data import TensorDataset
 
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
-from credo.model import Batch, tensor
+from credo.model import Batch
+from credo.posteriors.inputs import numeric
 
 CheckTargets = Callable[[Tensor], Tensor]
 
@@ -136,7 +137,7 @@ def check_rows(x: Tensor, y: Tensor) -> None:
 
 def prepared(values: Any, name: str, dtype: torch.dtype) -> Tensor:
     """A tensor; real numbers in the network's precision, and finite."""
-    result = tensor(values, name)
+    result = numeric(values, name)
     if result.ndim == 0:
         raise ValueError(f"{name} is a single number: it needs one row per example")
     if result.is_floating_point():

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from credo.core.record import Record
 from credo.core.trees import Variables, flatten, move
-from credo.model import Model, tensor
+from credo.model import Model
 from credo.posteriors.functions import Functions
+from credo.posteriors.inputs import checked_outputs, numeric
 from credo.posteriors.writing import write_posterior
 from credo.predictive import Predictive, predictive
 
@@ -58,7 +59,7 @@ class Posterior(ABC):
 
     def inputs(self, x: Any) -> Tensor:
         """Inputs as the network takes them, checked."""
-        values = tensor(x, "x")
+        values = numeric(x, "x")
         if values.ndim < 1 or len(values) == 0:
             raise ValueError(f"x has shape {tuple(values.shape)}: there is no example in it")
         if values.is_floating_point():
@@ -98,17 +99,3 @@ class Posterior(ABC):
     def save(self, folder: str | Path) -> Path:
         """Write the posterior to a folder of JSON and safetensors; `credo.load` reads it back."""
         return write_posterior(Path(folder), type(self).__name__, self.model, self.tensors(), self.record)
-
-
-def checked_outputs(model: Model, variables: Variables, x: Tensor) -> int:
-    """E, the number of outputs per example, or a sentence that says why the network cannot take x (B, ...)."""
-    try:
-        return model.outputs(variables, x)
-    except (RuntimeError, TypeError, IndexError, AttributeError, NotImplementedError) as error:
-        sizes = ", ".join(["B", *map(str, x.shape[1:])])
-        advice = "" if x.is_floating_point() else "; if x holds numbers to compute with, give them as floats"
-        if x.ndim == 1:
-            advice += "; one feature per example is a column, x[:, None]"
-        raise ValueError(
-            f"the network cannot be called on inputs of shape ({sizes}), {x.dtype}: {error}{advice}"
-        ) from error
