@@ -368,7 +368,7 @@ HIDDEN = {
     "dot product, by name": (DotProduct(by_name=True), (5, 7, 4)),
     "noise": (Noise(lambda h: h + torch.randn_like(h)), ROWS),
     "a raw kernel": (Noise(lambda h: torch.dropout(h, 0.5, True)), ROWS),
-    "RReLU": (nn.Sequential(nn.Linear(3, 2), nn.RReLU()), ROWS),
+    "RReLU": (Noise(lambda h: nn.RReLU()(-h.abs())), ROWS),
     "feature alpha dropout": (nn.Sequential(nn.Linear(3, 2), nn.FeatureAlphaDropout(0.5)), ROWS),
 }
 
