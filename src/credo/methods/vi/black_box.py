@@ -64,6 +64,10 @@ class BlackBoxVI(MeanField):
         first = next(iter(variables.params.values()))
         return {BASELINE: first.new_zeros(variables.members)}
 
+    def _started(self, tick: Tick) -> float:
+        """What makes up for a running average that began at zero."""
+        return 1.0 / (1.0 - self.baseline_decay**tick.step) if tick.step else 1.0
+
     @torch.no_grad()
     def gradient(self, target: Target, state: VariationalState, batch: Batch, tick: Tick) -> Gradient:
         family, params = NormalFamily(), {"mean": ravel(state.mean.params), "rho": ravel(state.rho)}  # (M, P)
@@ -73,7 +77,7 @@ class BlackBoxVI(MeanField):
         log_joint = values.tempered(target)
         f = signal(log_joint, log_q, rao_blackwell=self.rao_blackwell, axes=1)
         baseline = state.memory[BASELINE]
-        expected = baseline / (1.0 - self.baseline_decay**tick.step) if tick.step else baseline
+        expected = baseline * tick.value(self._started)
         scores = family.scores(params, z)
         estimate = score_gradient(scores, f, expected.unsqueeze(1), control_variate=self.control_variate)
         kl = log_q.sum(2) - values.log_prior

@@ -14,7 +14,7 @@ from credo.methods.vi.estimators import Estimator
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Layer, Perturbation, Perturbed, find_layers
 from credo.model import Batch, Target, likelihood_params
-from credo.nets.dropout import draw_masks
+from credo.nets.dropout import Masked, draw_masks
 from credo.nets.network import Network
 
 Brought = list[list[Tensor]]
@@ -42,9 +42,11 @@ class ByLayer(Estimator, Perturbation):
         members, device = q.centre.members, q.centre.device
         masks = draw_masks(sites, noise.child("network", "dropout"), members, batch.examples, network.dtype, device)
 
+        rate = None if network.dropout is None else network.dropout.rate
+
         def around(params: Params, flat: Sequence[Tensor]) -> Perturbed:
             tensors = iter(flat)
-            dropout = list(islice(tensors, len(masks)))
+            dropout = Masked(list(islice(tensors, len(masks))), rate)
             return Perturbed(layers, self, params, [list(islice(tensors, len(t))) for t in own], dropout)
 
         variables = Variables({**q.mean, **rest}, q.buffers)

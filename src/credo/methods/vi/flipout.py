@@ -53,7 +53,7 @@ def random_signs(shapes: Sequence[tuple[int, ...]], like: Tensor, noise: Stream)
     sizes = [prod(shape) for shape in shapes]
     words = torch.empty(-(-sum(sizes) // 64), dtype=torch.int64, device=like.device)
     words.random_(-(2**63), None, generator=noise.generator(like.device))
-    powers = torch.tensor([1 << k for k in range(8)], dtype=torch.uint8, device=like.device)
-    bits = (words.view(torch.uint8).unsqueeze(1) & powers).ne(0).flatten()[: sum(sizes)]
+    places = torch.arange(8, dtype=torch.uint8, device=like.device)
+    bits = (words.view(torch.uint8).unsqueeze(1) >> places & 1).flatten()[: sum(sizes)]
     signs = bits.to(like.dtype).mul_(2.0).sub_(1.0)
     return [part.view(shape) for part, shape in zip(torch.split(signs, sizes), shapes, strict=True)]

@@ -93,7 +93,7 @@ class Perturbed(TorchFunctionMode):
         perturbation: by what.
         params: the member's parameters by name, the very tensors that the module computes with.
         own: the tensors brought for each layer.
-        masks: of the dropout calls, in order.
+        dropout: what the dropout calls are given to.
     """
 
     def __init__(
@@ -102,12 +102,11 @@ class Perturbed(TorchFunctionMode):
         perturbation: Perturbation,
         params: Params,
         own: Sequence[Sequence[Tensor]],
-        masks: Sequence[Tensor],
+        dropout: Masked,
     ) -> None:
         super().__init__()
-        self.perturbation = perturbation
+        self.perturbation, self.dropout = perturbation, dropout
         self.own = {id(params[layer.weight]): tensors for layer, tensors in zip(layers, own, strict=True)}
-        self.dropout = Masked(masks)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
