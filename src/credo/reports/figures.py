@@ -45,11 +45,11 @@ def predictive_band(
     across, centre = _flat(x), _flat(mean)
     _band(axes, across, centre, _flat(stddev), colour, 0.18, "±2 std. dev. of y, noise included")
     if epistemic_stddev is not None:
-        _band(axes, across, centre, _flat(epistemic_stddev), colour, 0.35, "±2 std. dev. of the drawn functions")
+        _band(axes, across, centre, _flat(epistemic_stddev), colour, 0.28, "±2 std. dev. of the drawn functions")
     if draws is not None:
         for index, draw in enumerate(np.atleast_2d(np.asarray(draws))):
             label = "single drawn functions" if index == 0 else None
-            axes.plot(across, draw, color=colour, linewidth=0.7, alpha=0.75, label=label)
+            axes.plot(across, draw, color=colour, linewidth=0.9, alpha=0.9, label=label)
     if truth is not None:
         axes.plot(across, _flat(truth), color=BLACK, linewidth=1.2, linestyle=(0, (4, 2)), label="truth")
     axes.plot(across, centre, color=colour, linewidth=2.2, label="mean")

@@ -30,6 +30,8 @@ LOOK: Any = {
     "axes.spines.top": False,
     "axes.titlelocation": "left",
     "axes.titlesize": 12,
+    "figure.constrained_layout.h_pad": 0.06,
+    "figure.constrained_layout.w_pad": 0.10,
     "figure.dpi": 150,
     "figure.titlesize": 13,
     "font.size": 10,

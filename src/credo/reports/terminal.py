@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import rich.table
+from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
 from credo.reports.tables import Cell, Table, cell_text
@@ -17,10 +18,13 @@ def terminal_table(table: Table, styles: Mapping[str, str] | None = None) -> ric
         table: what to show.
         styles: rich styles by the text of a cell, for example `{"differs": "bold red"}`.
     """
-    drawn = rich.table.Table(title=Text(table.title, "bold"), caption=Text(table.note, "dim") if table.note else None)
-    drawn.title_justify = drawn.caption_justify = "left"
+    drawn = rich.table.Table(box=SIMPLE_HEAD, title=Text(table.title, "bold"), title_justify="left", pad_edge=False)
+    drawn.caption, drawn.caption_justify = Text(table.note, "dim") if table.note else None, "left"
     for index, name in enumerate(table.columns):
-        drawn.add_column(Text(name), justify="right" if table.numeric(index) else "left")
+        if table.numeric(index):  # a number must not be cut, so words give way
+            drawn.add_column(Text(name.replace(" ", "\n")), justify="right", no_wrap=True)
+        else:
+            drawn.add_column(Text(name))
     for row in table.rows:
         drawn.add_row(*(_text(cell, styles or {}) for cell in row))
     return drawn

@@ -35,11 +35,6 @@ class Measures:
         """The smaller of near / inside and far / near: above 1 the doubt grows in both steps outward."""
         return min(self.near / self.inside, self.far / self.near)
 
-    @property
-    def ratio(self) -> float:
-        """far / inside."""
-        return self.far / self.inside
-
 
 def measure(problem: Problem, draws: Tensor) -> Measures:
     """The measures of one run, from the outputs of its drawn functions at the grid, (S, 1500)."""
@@ -65,10 +60,6 @@ def coverage(problem: Problem, lower: Tensor, upper: Tensor) -> float:
     """Probability that a new y among the data falls between the ends, (1500,) each; exact, as the noise is known."""
     below_upper, below_lower = (torch.special.ndtr((end - problem.truth) / NOISE) for end in (upper, lower))
     return float((below_upper - below_lower)[problem.inside].mean())
-
-
-def median(values: Sequence[float]) -> float:
-    return float(statistics.median(values))
 
 
 def variation(values: Sequence[float]) -> float:

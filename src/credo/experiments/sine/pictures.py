@@ -16,13 +16,13 @@ from credo.experiments.sine.problem import EDGE, END, NOISE, Problem
 from credo.reports.figures import curves, mark_data, predictive_band, repeated_curves
 from credo.reports.style import drawing
 
-LIMIT = 32.0
+LIMIT = 25.0
 """Of the y axis in all pictures: what leaves it is far wrong anyway, and the data stay visible."""
 
-SHOWN = 6
+SHOWN = 8
 """Single drawn functions in a picture."""
 
-WIDTH = "std. dev. of the drawn functions (units of y)"
+WIDTH = "std. dev. of drawn functions (units of y)"
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,12 @@ def _page(folder: Path, problem: Problem, pictures: Sequence[Picture]) -> Figure
             axes.set_xlabel("x")
         for axes in grid[:, 0]:
             axes.set_ylabel("y")
-        figure.legend(*grid.flat[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        fullest = max(zip(pictures, grid.flat, strict=False), key=lambda pair: len(pair[0].draws))[1]
+        figure.legend(*fullest.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     caption = (
-        "All methods follow the sine where there are data (grey). Outside, each knows in its own way that it does not "
-        "know: the ensemble opens widest, Bayes by Backprop opens like a cone, MC dropout depends on the run, and "
-        "maximum likelihood has no doubt at all."
+        "All methods follow the sine where there are data (grey). What differs is outside: the dark band is a method's "
+        "own doubt about the function. Maximum likelihood has none; the ensemble's and Bayes by Backprop's grows with "
+        "the distance from the data; MC dropout's depends on the run."
     )
     return Figure("sine.png", caption)
 
@@ -113,7 +114,7 @@ def _spreads(folder: Path, problem: Problem, pictures: Sequence[Picture]) -> Fig
         named = {p.entry.label: (p.entry.colour, spread_of(p.draws)) for p in pictures}
         curves(axes, problem.grid, named)
         axes.set(xlabel="x", ylabel=WIDTH, xlim=(-END, END), title="How far the drawn functions lie apart")
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(bottom=-0.4)  # so that a line at zero can be seen
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = (
         "The doubt of each method about the function itself: small among the data (grey), growing outside. Maximum "
@@ -132,8 +133,13 @@ def _runs(folder: Path, problem: Problem, repeats: Mapping[Entry, Tensor]) -> Fi
             axes.set_ylim(bottom=0.0)
             axes.legend(loc="upper center")
         panels[0].set_ylabel(WIDTH)
+    shrunk = [f"{_shrunk(problem, spreads)} of {len(spreads)} for {e.label}" for e, spreads in repeats.items()]
     caption = (
-        "The same method and the same data, run several times: MC dropout gives another picture each time, often with "
-        "less doubt far from the data than among them; Bayes by Backprop repeats its cone."
+        "The same data and the same method, run several times: how far do the thin lines differ? Runs with less doubt "
+        f"far from the data than among them: {', '.join(shrunk)}."
     )
     return Figure("sine-runs.png", caption)
+
+
+def _shrunk(problem: Problem, spreads: Tensor) -> int:
+    return int((spreads[:, problem.far].mean(1) < spreads[:, problem.inside].mean(1)).sum())

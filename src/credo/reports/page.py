@@ -1,0 +1,121 @@
+"""The report of a fitted table: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+
+from credo.reports import words
+from credo.reports.pictures import pictures
+from credo.tabular.checks import percent
+from credo.tabular.evaluation import Evaluation
+from credo.tabular.story import Story
+
+MARKS = {"good": "✓ good", "fair": "! fair", "poor": "✗ poor"}
+"""A check's rating, told by sign and word and not by colour alone."""
+COLUMNS, FEATURES, CLASSES = 60, 10, 15
+"""How many columns of the file, features of a doubtful row, and classes a table shows."""
+
+
+def page(
+    story: Story, evaluation: Evaluation, history: Sequence[dict[str, float]], remarks: Sequence[str], run: str
+) -> str:
+    """The report as HTML.
+
+    Args:
+        story: how the run came about.
+        evaluation: what the held-out rows say.
+        history: one row per epoch.
+        remarks: what credo chose and noticed in training.
+        run: name of the run folder, for the examples.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("credo.reports", "."), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template("page.html.jinja").render(
+        style=files("credo.reports").joinpath("page.css").read_text(encoding="utf-8"),
+        story=story,
+        evaluation=evaluation,
+        classes=bool(evaluation.classes),
+        subtitle=words.subtitle(story, evaluation),
+        summary=(*words.summary(evaluation), words.verdict_line(evaluation)),
+        tiles=words.tiles(evaluation),
+        marks=MARKS,
+        scores=_scores(evaluation),
+        has_plain=any(score.plain is not None for score in evaluation.scores),
+        figures=pictures(evaluation, history),
+        confusion=_confusion(evaluation),
+        doubt_words=words.doubt_words(evaluation),
+        familiarity_words=words.familiarity_words(evaluation),
+        doubtful=_doubtful(evaluation),
+        columns=story.columns[:COLUMNS],
+        columns_note=_more(len(story.columns), COLUMNS, "columns"),
+        notes=story.notes,
+        remarks=remarks,
+        training_words=words.training_words(story, len(history)),
+        run_quoted=shlex.quote(run),
+        snippet=snippet(story, evaluation, run),
+    )
+
+
+def _scores(evaluation: Evaluation) -> list[dict[str, str]]:
+    return [
+        {
+            "title": score.title,
+            "model": words.score_text(score, score.model),
+            "plain": words.score_text(score, score.plain),
+            "naive": words.score_text(score, score.naive),
+            "better": words.better_text(score.better),
+        }
+        for score in evaluation.scores
+    ]
+
+
+def _confusion(evaluation: Evaluation) -> dict[str, Any]:
+    names = evaluation.classes[:CLASSES]
+    rows = [
+        {"name": name, "cells": [{"count": n, "right": i == j} for j, n in enumerate(counts[: len(names)])]}
+        for i, (name, counts) in enumerate(zip(names, evaluation.confusion, strict=False))
+    ]
+    return {"names": names, "rows": rows, "note": _more(len(evaluation.classes), CLASSES, "classes")}
+
+
+def _doubtful(evaluation: Evaluation) -> dict[str, Any]:
+    """The rows, with the features that are unusual in some of them before the others."""
+    all_names = [name for name, _ in evaluation.doubtful[0].features] if evaluation.doubtful else []
+    often = {name: sum(name in row.unusual for row in evaluation.doubtful) for name in all_names}
+    names = sorted(all_names, key=lambda name: -often[name])[:FEATURES]
+    rows = [
+        {
+            "row": row.row,
+            "predicted": row.predicted,
+            "observed": row.observed,
+            "share": percent(row.epistemic_share),
+            "cells": [{"text": dict(row.features)[name], "unusual": name in row.unusual} for name in names],
+        }
+        for row in evaluation.doubtful
+    ]
+    return {"names": names, "rows": rows, "note": _more(len(all_names), FEATURES, "columns")}
+
+
+def _more(count: int, shown: int, things: str) -> str:
+    return f"{shown} of {count:,} {things} are shown." if count > shown else ""
+
+
+def snippet(story: Story, evaluation: Evaluation, run: str) -> str:
+    """Python that predicts with the run; it works as it stands, next to the run folder and a file of new rows."""
+    columns = '"label", "abstain"' if evaluation.classes else '"mean", "lower", "upper"'
+    return (
+        "import pandas\n"
+        "from credo.tabular import open_run\n\n"
+        f"run = open_run({run!r})\n"
+        'rows = pandas.read_csv("new.csv")  # the columns of the training table, with or without the target\n'
+        "predicted = run.predict(rows)      # one row of answers for each row\n"
+        f'print(predicted[[{columns}, "unfamiliar"]])\n\n'
+        "run.posterior   # the credo posterior itself, in standardised units\n"
+        f"run.evaluation  # the numbers of this page: run.evaluation.score({evaluation.scores[0].id!r}).model, ...\n"
+    )

@@ -1,0 +1,140 @@
+"""Which figures the report of a table has, with what to see in each, in words and for those who do not see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from credo.reports import table_figures as draw
+from credo.reports.inline import HEIGHT, svg
+from credo.tabular.checks import percent
+from credo.tabular.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the report.
+
+    Attributes:
+        name: in the page.
+        label: text alternative: what is drawn.
+        caption: what to see in it.
+        draw: on the axes that it is given.
+        height: in inches.
+    """
+
+    name: str
+    label: str
+    caption: str
+    draw: Callable[[Axes], None]
+    height: float = HEIGHT
+
+    def svg(self) -> str:
+        """The figure as an SVG element."""
+
+        def on(figure: Figure) -> None:
+            self.draw(figure.subplots())
+
+        return svg(self.name, self.label, on, self.height)
+
+
+def pictures(evaluation: Evaluation, history: Sequence[dict[str, float]]) -> dict[str, Picture]:
+    """All figures by name; that of training is missing where there is no history."""
+    own = _of_classes(evaluation) if evaluation.classes else _of_numbers(evaluation)
+    found = [*own, _shares(evaluation)]
+    if any("log_likelihood" in name for row in history for name in row):
+        found.append(_training(history))
+    return {picture.name: picture for picture in found}
+
+
+def _of_numbers(evaluation: Evaluation) -> tuple[Picture, ...]:
+    sample = evaluation.sample
+    return (
+        Picture(
+            "predictions",
+            "Scatter of rows: predicted against observed values, each with its 95 percent interval.",
+            "Held-out rows: what was observed against what was predicted. Each line is a 95 % interval; about one row "
+            "in twenty should lie outside its own (marked by a cross).",
+            partial(draw.error_bars, sample=sample, target=evaluation.target),
+        ),
+        Picture(
+            "calibration",
+            "Coverage curve: stated level of intervals against the part of rows inside them.",
+            "Do intervals hold as many rows as they claim? On the dashed line they do; below it they are too narrow, "
+            f"above it too wide. Inside the grey band, {evaluation.held_out:,} rows cannot tell the difference.",
+            partial(draw.coverage, calibration=evaluation.calibration),
+        ),
+        Picture(
+            "rejection",
+            "Curve: typical error on the rows that are kept against the part of rows left to a person.",
+            "If the rows of most doubt are left to a person, the rest should become more accurate: the curve should "
+            "fall to the right. A flat curve means that the doubt knows nothing about single rows.",
+            partial(draw.rejection, curve=evaluation.rejection, classes=False),
+        ),
+        Picture(
+            "doubts",
+            "Scatter of rows: noise that stays to the right, doubt that data would remove upwards.",
+            "Each held-out row by its two kinds of doubt. High up: too little data like it. Far right: noise that "
+            "these inputs cannot explain.",
+            partial(draw.two_doubts, sample=sample, classes=False),
+        ),
+    )
+
+
+def _of_classes(evaluation: Evaluation) -> tuple[Picture, ...]:
+    sample = evaluation.sample
+    return (
+        Picture(
+            "predictions",
+            "Histogram of the probability of the predicted class, right and wrong answers stacked.",
+            "How sure it was of its answers on held-out rows. Wrong answers should gather on the left, where it is "
+            "unsure; a wrong answer on the far right is a confident mistake.",
+            partial(draw.confidences, sample=sample),
+        ),
+        Picture(
+            "calibration",
+            "Reliability diagram: stated probability against the part of answers that were right.",
+            "When it says 80 %, is it right 80 times in 100? Dots on the dashed line are honest; below it the model is "
+            "too sure of itself. Larger dots stand for more rows, and the bars are what chance allows.",
+            partial(draw.reliability, calibration=evaluation.calibration),
+        ),
+        Picture(
+            "rejection",
+            "Curve: accuracy on the rows that are kept against the part of rows left to a person.",
+            "If the rows of most doubt are left to a person, the rest should be right more often: the curve should "
+            "rise to the right. A flat curve means that the doubt knows nothing about single rows.",
+            partial(draw.rejection, curve=evaluation.rejection, classes=True),
+        ),
+        Picture(
+            "doubts",
+            "Scatter of rows: doubt that stays to the right, doubt that data would remove upwards.",
+            "Each held-out row by its two kinds of doubt. High up: too little data like it. Far right: classes that "
+            "these inputs cannot tell apart.",
+            partial(draw.two_doubts, sample=sample, classes=True),
+        ),
+    )
+
+
+def _shares(evaluation: Evaluation) -> Picture:
+    share = percent(evaluation.epistemic_share)
+    return Picture(
+        "shares",
+        "One bar: the part of the average doubt that data would remove, and the part that is noise.",
+        f"The average doubt, divided: {share} would go with more data, the rest stays however much there is.",
+        partial(draw.shares, evaluation=evaluation),
+        height=1.6,
+    )
+
+
+def _training(history: Sequence[dict[str, float]]) -> Picture:
+    return Picture(
+        "training",
+        "Curves: log likelihood per row against the epoch of training.",
+        "The log likelihood in the course of training; higher is better. A curve of rows not learnt from that falls "
+        "again would mean that it learns by heart.",
+        partial(draw.training, history=history),
+    )

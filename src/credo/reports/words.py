@@ -1,0 +1,170 @@
+"""What an evaluation says in sentences, before any figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from credo.tabular.checks import number, percent
+from credo.tabular.evaluation import Evaluation, Rating, Score
+from credo.tabular.story import Story
+
+METHODS = {
+    "ensemble": "a deep ensemble",
+    "dropout": "Monte Carlo dropout",
+    "vi": "Bayes by Backprop",
+    "map": "a single network",
+}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that catches the eye, and what it is."""
+
+    value: str
+    text: str
+
+
+def method_in_words(name: str) -> str:
+    """A method as a person calls it."""
+    return METHODS.get(name, name)
+
+
+def subtitle(story: Story, evaluation: Evaluation) -> str:
+    """The run in one line."""
+    rows = f"{evaluation.trained:,} rows learnt from, {evaluation.held_out:,} held out"
+    return f"From {story.source}: {rows}; {method_in_words(story.method)}, {seconds(story.seconds)}."
+
+
+def summary(evaluation: Evaluation) -> tuple[str, ...]:
+    """The result in a few plain sentences."""
+    return _of_classes(evaluation) if evaluation.classes else _of_numbers(evaluation)
+
+
+def _of_numbers(evaluation: Evaluation) -> tuple[str, ...]:
+    rmse, covered, width = (evaluation.score(name) for name in ("rmse", "coverage", "sharpness"))
+    first = f"On rows it has never seen, the predictions of {evaluation.target} are typically off by {_n(rmse.model)}."
+    if rmse.model is not None and rmse.naive:
+        first += f" Always answering the mean would be off by {_n(rmse.naive)}, so {_less(rmse)}."
+    second = f"Its 95 % intervals are {_n(width.model)} wide on average and hold {_p(covered.model)} of these rows."
+    if covered.plain is not None:
+        second += f" One network alone is off by {_n(rmse.plain)}, and its intervals hold {_p(covered.plain)}."
+    return first, second
+
+
+def _of_classes(evaluation: Evaluation) -> tuple[str, ...]:
+    accuracy, error, brier = (evaluation.score(name) for name in ("accuracy", "calibration_error", "brier"))
+    first = f"On rows it has never seen, it finds the right {evaluation.target} in {_p(accuracy.model)} of the cases."
+    first += f" Always answering the most frequent class would be right in {_p(accuracy.naive)}."
+    second = f"Its stated probabilities are off by {_p(error.model)} on average (expected calibration error)."
+    if accuracy.plain is not None:
+        second += f" One network alone is right in {_p(accuracy.plain)} of the cases,"
+        second += f" and its Brier score is {_n(brier.plain)} instead of {_n(brier.model)}."
+    return first, second
+
+
+def _less(score: Score) -> str:
+    """How much of the naive error is gone."""
+    assert score.model is not None
+    assert score.naive
+    gain = 1.0 - score.model / score.naive
+    if gain <= 0.0:
+        return "the inputs did not help"
+    return f"the inputs remove {percent(gain)} of the error"
+
+
+def tiles(evaluation: Evaluation) -> tuple[Tile, ...]:
+    """The numbers that catch the eye."""
+    kept, whole = evaluation.rejection.risk_at(0.8), evaluation.rejection.risk_at(1.0)
+    if evaluation.classes:
+        accuracy, likelihood = evaluation.score("accuracy"), evaluation.score("calibration_error")
+        return (
+            Tile(_p(accuracy.model), f"right on held-out rows (most frequent class: {_p(accuracy.naive)})"),
+            Tile(_p(likelihood.model), "between stated and true probabilities (calibration error)"),
+            Tile(percent(1.0 - kept), "right when the fifth it is least sure of is left to a person"),
+        )
+    rmse, covered = evaluation.score("rmse"), evaluation.score("coverage")
+    return (
+        Tile(_n(rmse.model), f"typical error on held-out rows (always the mean: {_n(rmse.naive)})"),
+        Tile(_p(covered.model), "of held-out rows inside their 95 % interval"),
+        Tile(number(kept**0.5), f"typical error without the fifth it is least sure of (with it: {number(whole**0.5)})"),
+    )
+
+
+def doubt_words(evaluation: Evaluation) -> str:
+    """The two kinds of doubt, and how much there is of each."""
+    share = evaluation.epistemic_share
+    if evaluation.familiarity.threshold is None:
+        return (
+            "The method is a single network: it knows noise, and no doubt of its own. All of its error bars come from "
+            "noise in the data; where data are scarce they do not grow."
+        )
+    verdict = (
+        "more rows of the same kind would make it much surer"
+        if share > 0.5
+        else "more rows would make it somewhat surer"
+        if share > 0.15
+        else "more rows of the same kind would hardly make it surer; better inputs might"
+    )
+    return (
+        f"Doubt has two parts. {percent(share)} of it comes from having seen too few rows like the one at hand, and "
+        f"would go with more data; the rest is noise that these inputs cannot explain. So {verdict}."
+    )
+
+
+def familiarity_words(evaluation: Evaluation) -> str:
+    """What the flag of `credo predict` means for this run."""
+    found = evaluation.familiarity
+    if found.threshold is None:
+        return "New rows cannot be flagged as unfamiliar, since a single network never disagrees with itself."
+    return (
+        "New rows get the flag “unfamiliar” when its networks disagree more about them than about nearly all held-out "
+        f"rows (score above 1). Among rows like these, at most {percent(found.false_alarms)} are flagged by mistake."
+    )
+
+
+def verdict_line(evaluation: Evaluation) -> str:
+    """All checks in a line."""
+    counts = {rating: sum(check.rating == rating.value for check in evaluation.checks) for rating in Rating}
+    if counts[Rating.POOR]:
+        return f"{counts[Rating.POOR]} of {len(evaluation.checks)} checks failed: read them before you rely on it."
+    if counts[Rating.FAIR]:
+        return f"No check failed; {counts[Rating.FAIR]} of {len(evaluation.checks)} need a look."
+    return f"All {len(evaluation.checks)} checks are fine."
+
+
+def training_words(story: Story, history_length: int) -> str:
+    """What was trained, for how long."""
+    epochs = f"{history_length:,} epochs" if history_length != 1 else "one epoch"
+    return f"{method_in_words(story.method).capitalize()}, {epochs}; {seconds(story.seconds)} in all."
+
+
+def seconds(count: float) -> str:
+    """A duration as a person says it.
+
+    Example:
+        >>> seconds(0.4), seconds(1.2), seconds(75.0), seconds(600.0)
+        ('under a second', '1 second', '75 seconds', '10 minutes')
+    """
+    if count < 0.95:
+        return "under a second"
+    if count >= 119.5:
+        return f"{count / 60:.0f} minutes"
+    return "1 second" if round(count) == 1 else f"{count:.0f} seconds"
+
+
+def score_text(score: Score, value: float | None) -> str:
+    """A measure as a table shows it."""
+    return _p(value) if score.id in ("coverage", "accuracy", "calibration_error") else _n(value)
+
+
+def better_text(better: str | float) -> str:
+    """Which way a measure should go."""
+    return better if isinstance(better, str) else f"near {percent(better)}"
+
+
+def _n(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else percent(value)
