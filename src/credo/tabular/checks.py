@@ -40,26 +40,26 @@ def number(value: float) -> str:
     """Three digits that count, without an exponent where it can be helped.
 
     Example:
-        >>> number(1234.5), number(0.012345), number(5.0)
-        ('1,230', '0.0123', '5')
+        >>> number(1234.5), number(0.012345), number(47.98), number(5.0)
+        ('1,230', '0.0123', '48.0', '5')
     """
     if value == 0.0 or not math.isfinite(value):
         return f"{value:g}"
     digits = 2 - math.floor(math.log10(abs(value)))
     if digits < -9 or digits > 9:
         return f"{value:.2e}"
-    text = f"{round(value, digits):,.{max(digits, 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{round(value, digits):,.{0 if value == round(value) else max(digits, 0)}f}"
 
 
 def percent(part: float) -> str:
     """A proportion as a person says it.
 
     Example:
-        >>> percent(0.947), percent(0.0046)
-        ('95 %', '0.5 %')
+        >>> percent(0.947).split(), percent(0.0046).split()
+        (['95', '%'], ['0.5', '%'])
     """
-    return f"{100 * part:.1f} %" if 0.0 < part < 0.0095 or 0.9905 < part < 1.0 else f"{100 * part:.0f} %"
+    digits = 1 if 0.0 < part < 0.0095 or 0.9905 < part < 1.0 else 0
+    return f"{100 * part:.{digits}f}\u00a0%"  # a space that does not break the line
 
 
 def beats_naive(losses: Tensor, naive_losses: Tensor, text: str) -> Check:

@@ -1,0 +1,142 @@
+"""New rows to answers: what a person or a program reads, one row of the output for each row of the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from credo.data.encoder import ClassTarget, Encoder, NumericTarget
+from credo.posteriors import Posterior
+from credo.predictive import ClassPredictive, NumericPredictive, Predictive
+from credo.tabular.evaluation import Evaluation
+from credo.tabular.familiarity import disagreement
+
+RISK = 0.05
+"""Part of mistakes among decided rows, when the user does not say."""
+FAR = 1e6
+"""Standardised inputs are cut here: what is a million standard deviations away is no stranger when it is further."""
+CHUNK = 20_000
+"""Rows that are predicted at once."""
+
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Predictions for new rows.
+
+    Attributes:
+        frame: one row of answers for each row, in their order.
+        notes: what was strange about the rows, in sentences.
+    """
+
+    frame: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+def answer(
+    posterior: Posterior,
+    encoder: Encoder,
+    evaluation: Evaluation,
+    rows: pd.DataFrame,
+    *,
+    level: float = 0.95,
+    risk: float = RISK,
+) -> Answers:
+    """Predict new rows.
+
+    For numbers the columns are mean, stddev, lower, upper (the equal-tailed interval of the level), epistemic and
+    aleatoric (variances, which add up to stddev squared). For classes they are label, a probability for each class,
+    epistemic (mutual information) and aleatoric (expected entropy, both in nats), and abstain. For both there are
+    unfamiliar, a flag, and unfamiliarity, its score, which is above 1 where the flag is set.
+
+    Args:
+        posterior: in standardised units.
+        encoder: of the training table.
+        evaluation: of the held-out rows, from which come the thresholds.
+        rows: with the columns of the training table.
+        level: of the intervals.
+        risk: part of mistakes among the decided rows that is acceptable; without meaning for numbers.
+
+    Raises:
+        DataError: if the rows do not have the columns of the training table.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    if not 0.0 <= risk < 1.0:
+        raise ValueError(f"risk must lie between 0 and 1, got {risk}")
+    encoded = encoder.encode(rows)
+    parts = [
+        _columns(predict_exactly(posterior, x), encoder, evaluation, level, risk) for x in torch.split(encoded.x, CHUNK)
+    ]
+    frame = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
+    return Answers(frame, encoded.notes)
+
+
+def predict_exactly(posterior: Posterior, x: Tensor) -> Predictive:
+    """The predictive at standardised inputs, in float64 from the outputs on: variances of absurd rows overflow less."""
+    found = posterior.predict(x.clamp(-FAR, FAR))
+    params = {name: t.double() for name, t in found.params.items()}
+    return replace(found, draws=found.draws.double(), params=params, log_weights=found.log_weights.double())
+
+
+def _columns(prediction: Predictive, encoder: Encoder, evaluation: Evaluation, level: float, risk: float) -> Columns:
+    target = encoder.target
+    if isinstance(target, ClassTarget):
+        assert isinstance(prediction, ClassPredictive)
+        apart = disagreement(prediction)
+        flags = _familiarity(evaluation, apart)
+        return {**_of_classes(prediction, target), **_abstain(prediction, evaluation, apart, risk), **flags}
+    assert isinstance(prediction, NumericPredictive)
+    apart = torch.as_tensor(target.decode_scale(disagreement(prediction)))
+    return {**_of_numbers(prediction, target, level), **_familiarity(evaluation, apart)}
+
+
+def _of_numbers(prediction: NumericPredictive, target: NumericTarget, level: float) -> Columns:
+    lower, upper = prediction.interval(level)
+    square = target.scale**2
+    return {
+        "mean": target.decode(_flat(prediction.mean)),
+        "stddev": target.decode_scale(_flat(prediction.stddev)),
+        "lower": target.decode(_flat(lower)),
+        "upper": target.decode(_flat(upper)),
+        "epistemic": _flat(prediction.epistemic) * square,
+        "aleatoric": _flat(prediction.aleatoric) * square,
+    }
+
+
+def _of_classes(prediction: ClassPredictive, target: ClassTarget) -> Columns:
+    probs = prediction.probs.numpy()
+    return {
+        "label": target.decode(probs.argmax(1)),
+        **{f"probability_{name}": probs[:, k] for k, name in enumerate(target.classes)},
+        "epistemic": _flat(prediction.mutual_information),
+        "aleatoric": _flat(prediction.expected_entropy),
+    }
+
+
+def _abstain(prediction: ClassPredictive, evaluation: Evaluation, apart: Tensor, risk: float) -> Columns:
+    """Doubt above what keeps the risk on held-out rows, or a row of which they say nothing."""
+    doubt = 1.0 - prediction.probs.max(-1).values
+    threshold = evaluation.rejection.threshold(risk)
+    # of equal doubts one may come out a rounding error larger
+    doubtful = doubt > (-1.0 if threshold is None else threshold + 1e-9)
+    strange = evaluation.familiarity.score(apart) > 1.0
+    return {"abstain": (doubtful | strange).numpy()}
+
+
+def _familiarity(evaluation: Evaluation, apart: Tensor) -> Columns:
+    scores = evaluation.familiarity.score(apart)
+    if evaluation.familiarity.threshold is None:
+        return {"unfamiliar": pd.array([pd.NA] * len(scores), dtype="boolean"), "unfamiliarity": scores.numpy()}
+    return {"unfamiliar": (scores > 1.0).numpy(), "unfamiliarity": scores.numpy()}
+
+
+def _flat(values: Tensor) -> NDArray[np.float64]:
+    return np.asarray(values.double().reshape(-1).numpy())
