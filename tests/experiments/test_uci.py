@@ -1,0 +1,112 @@
+"""The protocol of the UCI tables, and both methods on data small enough for a test."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from credo import likelihoods
+from credo.data.sets import DataSet
+from credo.data.splits import Split
+from credo.data.task import Task
+from credo.experiments import uci
+from credo.experiments.base import Progress, Size, Verdict, judge
+from credo.experiments.uci import methods
+from credo.experiments.uci.protocol import Scores, mean_and_error, splits_of
+from credo.predictive import predictive
+
+
+def small_set(splits: int = 3) -> DataSet:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 3)) * [1.0, 50.0, 1e-3] + [0.0, 7.0, 2.0]
+    x[:, 2] = 4.0  # a constant column, as naval has
+    y = 100.0 + 30.0 * x[:, 0] + random.normal(size=60)
+    order = [random.permutation(60) for _ in range(splits)]
+    cut = tuple(Split(train=p[:50], validation=p[:0], test=p[50:]) for p in order)
+    return DataSet("small", Task.REGRESSION, x, y, splits=cut)
+
+
+def test_each_split_is_standardised_by_its_own_training_rows() -> None:
+    data = small_set()
+    splits = splits_of(data)
+    assert splits.x.shape == (3, 50, 3)
+    assert splits.x_test.shape == (3, 10, 3)
+    torch.testing.assert_close(splits.x.mean(1), torch.zeros(3, 3), rtol=0, atol=1e-5)  # float32
+    torch.testing.assert_close(splits.x.std(1, correction=0)[:, :2], torch.ones(3, 2), rtol=0, atol=1e-5)  # float32
+    assert bool((splits.x[..., 2] == 0).all())
+    train = data.y[np.asarray(data.splits[1].train)]
+    assert float(splits.unit[1]) == pytest.approx(train.std(), rel=1e-12)
+    test = data.y[np.asarray(data.splits[1].test)]
+    np.testing.assert_allclose(splits.y_test[1] * splits.unit[1] + train.mean(), test, rtol=1e-5)  # float32
+
+
+def test_validation_rows_come_out_of_the_training_rows() -> None:
+    splits = splits_of(small_set())
+    inner = splits.held_out(0.2)
+    torch.testing.assert_close(torch.cat([inner.x, inner.x_test], 1), splits.x)
+    assert inner.x_test.shape[1] == 10
+
+
+def test_scores_are_in_the_units_of_the_target() -> None:
+    splits = splits_of(small_set())
+    mean = torch.zeros(1, 10, 1)
+    flat = [predictive(likelihoods.Gaussian(1.0), mean, {}, torch.zeros(1)) for _ in range(3)]
+    scores = Scores.of(flat, splits, 0.0)
+    by_hand = (splits.y_test[0].double() * splits.unit[0]).square().mean().sqrt()
+    assert float(scores.rmse[0]) == pytest.approx(float(by_hand), rel=1e-5)  # float32
+    normal = torch.distributions.Normal(0.0, splits.unit[0])
+    by_hand = normal.log_prob(splits.y_test[0].double() * splits.unit[0]).mean()
+    assert float(scores.log_likelihood[0]) == pytest.approx(float(by_hand), rel=1e-5)  # float32
+    twin = flat[0].log_prob(splits.y_test[0]).mean()  # forgets the change of units
+    assert abs(float(twin) - float(by_hand)) > 1.0
+
+
+def test_the_standard_error_is_that_of_a_mean() -> None:
+    mean, error = mean_and_error(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert mean == 2.5
+    assert error == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
+
+
+@pytest.mark.parametrize("method", methods.METHODS)
+def test_a_method_learns_the_line_on_every_split_at_once(method: str) -> None:
+    splits = splits_of(small_set())
+    scores = methods.METHODS[method]("small", splits, 0, lambda report: None)
+    assert scores.rmse.shape == (3,)
+    assert float(scores.rmse.max()) < 12.0  # the target's standard deviation is about 30, the noise's 1
+    worst = -math.log(30 * math.sqrt(2 * math.pi * math.e))  # of a normal that knows mean and spread and nothing else
+    assert float(scores.log_likelihood.min()) > worst
+
+
+def test_members_with_their_own_data_are_separate_runs() -> None:
+    """Split 2 trained beside the others is split 2 trained alone, up to its own first weights and order."""
+    splits = splits_of(small_set())
+    together = methods.METHODS["deep ensemble"]("small", splits, 0, lambda report: None)
+    doctored = splits_of(small_set())
+    doctored.x[0].zero_()  # ruin another split's data
+    beside = methods.METHODS["deep ensemble"]("small", doctored, 0, lambda report: None)
+    torch.testing.assert_close(together.rmse[1:], beside.rmse[1:])
+    assert float(beside.rmse[0]) > 2 * float(together.rmse[0])
+
+
+def test_what_is_not_at_hand_is_said_and_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CREDO_DATA", str(tmp_path))
+    outcome = uci.run(Size.QUICK, tmp_path, 0, Progress())
+    judged = judge(uci.EXPERIMENT.card.claims, outcome)
+    assert {j.verdict for j in judged} == {Verdict.NOT_MEASURED}
+    assert len(judged) == 36
+    assert all(j.reason for j in judged)
+
+
+@pytest.mark.skipif("CREDO_DATA" not in os.environ, reason="CREDO_DATA does not name a folder with the UCI sets")
+def test_yacht_agrees_with_the_published_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uci, "QUICK", ("yacht",))
+    outcome = uci.run(Size.QUICK, tmp_path, 0, Progress())
+    judged = [j for j in judge(uci.EXPERIMENT.card.claims, outcome) if j.measured is not None]
+    assert [j.claim.id for j in judged if j.verdict is not Verdict.AGREES] == []
+    assert len(judged) == 4
+    assert (tmp_path / "uci.png").stat().st_size > 10_000
