@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from credo.core.rng import Stream
-from credo.core.trees import Layout, ParameterInfo, Params, Variables, unbind
+from credo.core.trees import Layout, ParameterInfo, Params, Variables
 from credo.nets.dense import dense_stack
 from credo.nets.dropout import DropoutChange, Masked, Trace, Undropped, drop_before_hidden_layers, trace
 from credo.nets.fan_in import fan_in
@@ -175,9 +175,11 @@ class Network:
         lanes = max(variables.members, len(masks[0]) if masks else 1)
         shared = variables.members == 1 and lanes > 1
         if lanes == 1 or plan is Plan.ONE_BY_ONE:
-            trees = unbind({**params, **variables.buffers}, variables.members)
+            columns = {name: _rows(t) for name, t in (*params.items(), *variables.buffers.items())}
+            trees = [{name: column[i] for name, column in columns.items()} for i in range(variables.members)]
+            noise = [_rows(m) for m in masks]
             outputs = [
-                self._call(module, trees[0 if shared else i], x[i] if own_x else x, [m[i] for m in masks], context)
+                self._call(module, trees[0 if shared else i], x[i] if own_x else x, [m[i] for m in noise], context)
                 for i in range(lanes)
             ]
             return torch.stack(outputs) if lanes > 1 else outputs[0].unsqueeze(0)
@@ -207,6 +209,11 @@ class Network:
 
     def _masked(self, params: Params, masks: Sequence[Tensor]) -> Masked:
         return Masked(masks, None if self.dropout is None else self.dropout.rate)
+
+
+def _rows(t: Tensor) -> Sequence[Tensor]:
+    """t[0], t[1], ...: views whose gradient costs one pass for all of them, and none where there is but one."""
+    return (t.squeeze(0),) if len(t) == 1 else t.unbind(0)
 
 
 def _made(net: Net) -> nn.Module:
