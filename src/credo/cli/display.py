@@ -64,5 +64,6 @@ def plain_warnings(console: Console) -> Iterator[None]:
         console.print(f"note: {message}", style="yellow", soft_wrap=True, markup=False)
 
     with warnings.catch_warnings():
+        warnings.simplefilter("once", UserWarning)
         warnings.showwarning = show
         yield

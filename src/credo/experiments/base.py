@@ -222,14 +222,14 @@ class Card:
     @staticmethod
     def read(folder: Path) -> Card:
         """The card of the experiment in a folder, from its claims.toml."""
-        path = folder / CLAIMS
-        with path.open("rb") as file:
-            data = tomllib.load(file)
+        path, name = folder / CLAIMS, folder.name.replace("_", "-")
         try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
             claims = tuple(_claim(entry) for entry in data["claim"])
-            name = folder.name.replace("_", "-")
             card = Card(name, data["title"], data["source"], data["shows"], claims)
-        except (KeyError, TypeError, ValueError) as error:
+        except KeyError as error:
+            raise ValueError(f"{path} lacks {error}") from None
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a list of claims: {error}") from None
         if len({claim.id for claim in claims}) < len(claims):
             raise ValueError(f"{path} has two claims with the same id")

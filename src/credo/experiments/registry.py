@@ -6,19 +6,18 @@ import difflib
 import importlib
 from pathlib import Path
 
+from credo import experiments
 from credo.experiments.base import CLAIMS, Card, Experiment
-
-FOLDER = Path(__file__).parent
 
 
 def names() -> tuple[str, ...]:
     """Every experiment, as it is called at the command line."""
-    return tuple(sorted(path.parent.name.replace("_", "-") for path in FOLDER.glob(f"*/{CLAIMS}")))
+    return tuple(sorted(_folders()))
 
 
 def cards() -> tuple[Card, ...]:
     """What every experiment says of itself."""
-    return tuple(Card.read(_folder(name)) for name in names())
+    return tuple(Card.read(folder) for _, folder in sorted(_folders().items()))
 
 
 def load(name: str) -> Experiment:
@@ -27,18 +26,19 @@ def load(name: str) -> Experiment:
     Raises:
         ValueError: there is none; the sentence names the nearest ones.
     """
-    known = names()
+    known = _folders()
     if name not in known:
-        raise ValueError(f"there is no experiment {name!r}: {_advice(name, known)}")
-    module = importlib.import_module(f"credo.experiments.{_folder(name).name}")
+        raise ValueError(f"there is no experiment {name!r}: {_advice(name, sorted(known))}")
+    module = importlib.import_module(f"{experiments.__name__}.{known[name].name}")
     experiment: Experiment = module.EXPERIMENT
     return experiment
 
 
-def _folder(name: str) -> Path:
-    return FOLDER / name.replace("-", "_")
+def _folders() -> dict[str, Path]:
+    found = (path.parent for root in experiments.__path__ for path in Path(root).glob(f"*/{CLAIMS}"))
+    return {folder.name.replace("_", "-"): folder for folder in found}
 
 
-def _advice(name: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+def _advice(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
