@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import sys
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -13,15 +14,31 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 COMMANDS = {
+    "fit": "Learn from a table, and say how far the predictions can be trusted.",
+    "predict": "Predict new rows with error bars, and flag those unlike the training data.",
+    "report": "Write the report of a run again.",
+    "methods": "What methods there are, what each costs and when to use it.",
+    "data": "Data sets by name: list them, or write one to a file.",
+    "demo": "Fit a real table, predict rows never seen, draw the sine.",
     "reproduce": "Repeat a published experiment, and hold our numbers against its claims.",
 }
 """Every command and its line of help. The command `name` lives in `credo.cli.name`, which has a typer `app`."""
+
+FAILED = 1
+"""Exit code for work that did not succeed: a full disk, too little memory, a mistake of ours."""
 
 USAGE = 2
 """Exit code for what the user must change: arguments, files, folders."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Trouble with a disk that no other argument would mend."""
+
+DEBUG = "CREDO_DEBUG"
+"""The environment variable under which a mistake of ours shows where it happened."""
 
 
 class Lazy(TyperGroup):
@@ -48,10 +65,13 @@ class Lazy(TyperGroup):
             if error.errno == errno.EPIPE:  # the reader of a pipe has left, which is nobody's mistake
                 raise
             complain(_sentence(error))
-            raise typer.Exit(USAGE) from None
+            raise typer.Exit(FAILED if error.errno in FULL else USAGE) from None
         except ValueError as error:
             complain(str(error))
             raise typer.Exit(USAGE) from None
+        except MemoryError:
+            complain("this machine has too little memory for that: give fewer rows or columns")
+            raise typer.Exit(FAILED) from None
 
 
 def complain(text: str) -> None:
@@ -88,7 +108,9 @@ def credo(
 
     Examples:
 
-        credo reproduce
+        credo fit houses.csv --target price
+
+        credo predict run new.csv -o predictions.csv
 
         credo reproduce sine --quick
     """
@@ -96,7 +118,13 @@ def credo(
 
 def main() -> None:
     """The entry point of the program."""
-    app(prog_name="credo")
+    try:
+        app(prog_name="credo")
+    except Exception as error:  # whatever a command does not expect is a mistake of ours
+        if os.environ.get(DEBUG):
+            raise
+        complain(f"this should not have happened ({type(error).__name__}: {error}); {DEBUG}=1 shows where it did")
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from credo.reports.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED
-from credo.tabular.checks import wilson
+from credo.tabular.checks import chance_range, wilson
 from credo.tabular.evaluation import Calibration, Evaluation, Rejection, Sample
 
 BARS = 120
@@ -53,7 +53,7 @@ def confidences(axes: Axes, sample: Sample) -> None:
 def coverage(axes: Axes, calibration: Calibration) -> None:
     """Stated level against the part of the rows inside, with the range that chance allows."""
     stated, observed = np.asarray(calibration.stated), np.asarray(calibration.observed)
-    band = np.array([wilson(level, int(n)) for level, n in zip(stated, calibration.count, strict=True)])
+    band = np.array([chance_range(level, int(n)) for level, n in zip(stated, calibration.count, strict=True)])
     axes.fill_between(stated, band[:, 0], band[:, 1], color=GREY, alpha=0.22, linewidth=0, label="what chance allows")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="honest")
     axes.plot(stated, observed, "o-", color=BLUE, markersize=3.5, label="this model")

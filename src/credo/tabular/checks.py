@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from credo.tabular.evaluation import Check, Rating
@@ -34,6 +35,25 @@ def wilson(part: float, count: int, z: float = Z) -> tuple[float, float]:
     centre = (part + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(part * (1 - part) / count + z * z / (4 * count * count))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def chance_range(part: float, count: int, tail: float = 0.025) -> tuple[float, float]:
+    """Between which proportions an observed one may fall when the true one is known; exact.
+
+    Args:
+        part: true proportion.
+        count: number of rows.
+        tail: probability that may be cut off at either end.
+
+    Example:
+        >>> chance_range(0.5, 10)
+        (0.2, 0.8)
+    """
+    hits = torch.arange(count + 1, dtype=torch.float64)
+    ways = math.lgamma(count + 1) - torch.lgamma(hits + 1) - torch.lgamma(count - hits + 1)
+    below = (ways + hits * math.log(part) + (count - hits) * math.log1p(-part)).exp().cumsum(0)
+    low, high = torch.searchsorted(below, torch.tensor([tail, 1.0 - tail], dtype=torch.float64)).tolist()
+    return low / count, min(high, count) / count
 
 
 def number(value: float) -> str:
@@ -94,10 +114,10 @@ def covers(observed: float, level: float, count: int) -> Check:
         count: number of rows.
     """
     question = "Are the error bars honest?"
-    low, high = wilson(observed, count)
+    low, high = chance_range(level, count)
     said = f"the {percent(level)} intervals hold {percent(observed)} of {count:,} held-out rows"
-    if low <= level <= high:
-        return Check(question, Rating.GOOD.value, f"Yes: {said}, as close as {count:,} rows can tell.")
+    if low <= observed <= high:
+        return Check(question, Rating.GOOD.value, f"Yes, as far as {count:,} rows can tell: {said}.")
     near = abs(observed - level) <= 0.05
     rating = Rating.FAIR if near or observed > level else Rating.POOR
     kind = "a little " * near + ("too narrow" if observed < level else "too wide")
@@ -121,7 +141,7 @@ def sure_enough(confidence: Tensor, right: Tensor) -> Check:
     error = math.sqrt(float((confidence.double() * (1.0 - confidence.double())).sum())) / len(right)
     said = f"it is {percent(stated)} sure on average and right in {percent(part)} of {len(right):,} held-out rows"
     if abs(part - stated) <= Z * max(error, 0.5 / len(right)):
-        return Check(question, Rating.GOOD.value, f"Yes: {said}, as close as {len(right):,} rows can tell.")
+        return Check(question, Rating.GOOD.value, f"Yes, as far as {len(right):,} rows can tell: {said}.")
     kind = "too sure of itself" if part < stated else "not sure enough"
     near = abs(part - stated) <= 0.05
     rating = Rating.FAIR if near or part > stated else Rating.POOR
@@ -156,7 +176,7 @@ def points_at_mistakes(doubt: Tensor, losses: Tensor, unit: str) -> Check:
 def enough_rows(count: int) -> Check:
     """Whether the numbers of this evaluation can be relied on."""
     question = "Were enough rows held out?"
-    low, high = wilson(0.95, count)
+    low, high = chance_range(0.95, count)
     spread = f"with {count:,} rows a true 95 % may show as {percent(low)} to {percent(high)}"
     if count >= FEW:
         return Check(question, Rating.GOOD.value, f"Yes: {spread}.")

@@ -14,7 +14,7 @@ class ColumnStory:
 
     Attributes:
         name: of the column.
-        kind: numeric, categorical, date, identifier, constant or text.
+        taken_for: numeric, categorical, date, identifier, constant or text.
         missing: number of cells that are missing.
         distinct: number of different cells.
         used: whether the network learns from it.
@@ -22,7 +22,7 @@ class ColumnStory:
     """
 
     name: str
-    kind: str
+    taken_for: str
     missing: int
     distinct: int
     used: bool

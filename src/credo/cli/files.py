@@ -1,0 +1,44 @@
+"""Answers to files: there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from pathlib import Path
+
+from credo.core.storage import StorageError
+
+STDOUT = Path("-")
+"""What a user writes for the standard output."""
+
+
+def write(out: Path, content: bytes) -> None:
+    """Write a file in one instant: a reader, or a crash, finds the old content or the new.
+
+    Args:
+        out: where it goes; `-` for the standard output. What is no plain file, as a device or a pipe, is written as it
+            comes.
+        content: what to write.
+
+    Raises:
+        StorageError: if the folder is not there.
+        OSError: if the disk is full, or the folder may not be written.
+    """
+    if out == STDOUT:
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
+        return
+    if out.is_dir():
+        raise StorageError(f"{out} is a folder: name a file in it")
+    if out.exists() and not out.is_file():
+        out.write_bytes(content)
+        return
+    made = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        made.write_bytes(content)
+        os.replace(made, out)
+    except FileNotFoundError:
+        raise StorageError(f"the folder {out.parent} is not there: make it first") from None
+    finally:
+        made.unlink(missing_ok=True)

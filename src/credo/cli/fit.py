@@ -1,0 +1,191 @@
+"""`credo fit`: a table in, a posterior with a report out."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from credo.cli.display import answers, plain_warnings, progress, remarks
+from credo.cli.main import complain
+from credo.cli.pipeline import Fitted, Found, Order, find_out, train_and_judge
+from credo.core.record import CredoWarning
+from credo.core.storage import StorageError
+from credo.data.task import Task
+from credo.estimators.recipes import RECIPES
+from credo.estimators.training import Look
+from credo.reports import words
+from credo.reports.page import page
+from credo.tabular.evaluation import Evaluation
+from credo.tabular.runs import PREDICTIONS, REPORT, check_place, write_run
+
+STYLES = {"good": "green", "fair": "yellow", "poor": "bold red"}
+FAILED, INTERRUPTED = 1, 130
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+
+
+@app.command()
+def fit(
+    table: Annotated[Path, typer.Argument(help="A CSV file (any separator, gzipped or not) or a Parquet file.")],
+    target: Annotated[str, typer.Option("--target", "-t", help="Name of the column to predict.")],
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", "-m", help=f"{', '.join(RECIPES)}; see: credo methods.", autocompletion=lambda: [*RECIPES]
+        ),
+    ] = "ensemble",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run.")] = Path("run"),
+    task: Annotated[
+        Task | None, typer.Option(help="What the target is; found out by its cells when not given.")
+    ] = None,
+    test: Annotated[float, typer.Option(help="Part of the rows that is held out to judge the result.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="At most so many passes over the data.", show_default="found out")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column not to learn from; may be repeated.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
+    json_wanted: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and JSON).")] = False,
+) -> None:
+    """Learn from a table, and say how far the predictions can be trusted.
+
+    Finds out what the columns are, holds some rows back, trains a neural network with error bars, judges it by the rows
+    held back, and writes a folder with the posterior and a report for people (report.html).
+
+    Exit code: 0 done, 1 it could not be done, 2 something in the command or the file must change, 130 interrupted.
+
+    Examples:
+
+        credo fit houses.csv --target price
+
+        credo fit patients.parquet -t outcome --drop name --drop admission --out patients-run
+
+        credo fit wine.csv -t quality --task classification --json --quiet
+    """
+    order = Order(table, target, method, task, test, seed, epochs, tuple(drop or ()))
+    told, said = remarks(quiet), answers(quiet or json_wanted)
+    check_place(out, force=force)
+    found = find_out(order)
+    _say_what_was_found(said, found)
+    with plain_warnings(told), progress(told) as bar, _ended_by_ctrl_c():
+        fitted = train_and_judge(found, _listener(bar.say))
+        bar.say("writing the report")
+        place = _write(out, fitted)
+    _say_the_verdict(said, fitted.evaluation, place)
+    if json_wanted:
+        answers().out(json.dumps(summary(fitted, place), indent=2, ensure_ascii=False, allow_nan=False))
+    _leave(fitted, place, out)
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C in training end the command; the loop alone would keep what there is and go on to the next look."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="interrupted", category=CredoWarning)
+        try:
+            yield
+        except CredoWarning:
+            raise KeyboardInterrupt from None
+
+
+def _listener(say: Callable[[str, float | None], None]) -> Callable[[Look], None]:
+    say("training", None)
+
+    def hear(look: Look) -> None:
+        seen = f"{look.log_likelihood:.3f} nats per row not learnt from"
+        say(f"training: {look.epochs:,} epochs, {seen}", look.epochs / look.limit)
+
+    return hear
+
+
+def _say_what_was_found(console: Console, found: Found) -> None:
+    problem, parts = found.problem, found.parts
+    kinds = Counter(column.kind.value for column in problem.columns if column.used)
+    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    missing = sum(column.missing for column in problem.columns if column.used)
+    console.print(Text(f"{found.table.source}: {len(found.table.frame):,} rows", "bold"), soft_wrap=True)
+    lines = [
+        f"{problem.target!r} is predicted from {sum(kinds.values())} columns: {counted}.",
+        *(f"{note}." for note in problem.notes),
+        f"{missing:,} cells are missing; they are filled, and the network is told."
+        if missing
+        else "no cell is missing.",
+        f"{len(parts.train):,} rows to learn from, {len(parts.test):,} held out to judge.",
+    ]
+    for line in lines:
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def _say_the_verdict(console: Console, evaluation: Evaluation, place: Path) -> None:
+    console.print()
+    for sentence in words.summary(evaluation):
+        console.print(Text(sentence), soft_wrap=True)
+    console.print()
+    for check in evaluation.checks:
+        mark = Text(f"{check.rating:>6}  ", STYLES[check.rating])
+        console.print(mark + Text(check.question, "bold") + Text(f" {check.answer}"), soft_wrap=True)
+    console.print()
+    console.print(words.verdict_line(evaluation), markup=False, soft_wrap=True)
+    console.print(f"Report:  {place / REPORT}", markup=False, soft_wrap=True)
+    console.print(f"Predict: credo predict {place} new.csv -o predictions.csv", markup=False, soft_wrap=True)
+
+
+def summary(fitted: Fitted, place: Path) -> dict[str, object]:
+    """The result for a program to read."""
+    evaluation = fitted.evaluation
+    sides = ("model", "plain", "naive")
+    return {
+        "run": str(place),
+        "report": str(place / REPORT),
+        "task": evaluation.task,
+        "target": evaluation.target,
+        "method": fitted.story.method,
+        "seed": fitted.story.seed,
+        "trained": evaluation.trained,
+        "held_out": evaluation.held_out,
+        "seconds": round(fitted.story.seconds, 2),
+        "finished": fitted.posterior.record.finished,
+        "scores": {score.id: {side: getattr(score, side) for side in sides} for score in evaluation.scores},
+        "checks": [{"question": c.question, "rating": c.rating, "answer": c.answer} for c in evaluation.checks],
+        "notes": [*fitted.story.notes, *fitted.posterior.notes],
+    }
+
+
+def _write(out: Path, fitted: Fitted) -> Path:
+    """Write the run; where that fails after all, into a temporary folder, so that the training is not lost."""
+    try:
+        write_fitted(out, fitted)
+        return out
+    except StorageError as error:
+        complain(str(error))
+        rescued = Path(tempfile.mkdtemp(prefix="credo-")) / out.resolve().name
+        write_fitted(rescued, fitted)
+        complain(f"the run was saved to {rescued} instead")
+        return rescued
+
+
+def write_fitted(folder: Path, fitted: Fitted) -> None:
+    """Write a run with its predictions and its report."""
+    record = fitted.posterior.record
+    html = page(fitted.story, fitted.evaluation, record.history, record.notes, folder.resolve().name)
+    texts = {PREDICTIONS: fitted.predictions.to_csv(index=False), REPORT: html}
+    write_run(folder, fitted.posterior, fitted.story, fitted.encoder, fitted.evaluation, texts)
+
+
+def _leave(fitted: Fitted, place: Path, wished: Path) -> None:
+    if place != wished:
+        raise typer.Exit(FAILED)
+    if not fitted.posterior.record.finished:
+        interrupted = any(note.startswith("interrupted") for note in fitted.posterior.notes)
+        raise typer.Exit(INTERRUPTED if interrupted else FAILED)

@@ -1,0 +1,141 @@
+"""`credo methods`: what there is, what each costs, and when to use it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+import credo.methods
+from credo.cli.display import answers
+from credo.estimators.recipes import RECIPES
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a person wants to know before choosing.
+
+    Attributes:
+        cost: of training and prediction, in units of one plain network.
+        use: when it is the right choice.
+        avoid: when it is not.
+    """
+
+    cost: str
+    use: str
+    avoid: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method.
+
+    Attributes:
+        name: at the command line; empty for a method of the library alone.
+        python: its name in Python.
+        what: what it is.
+        advice: None where none is written.
+    """
+
+    name: str
+    python: str
+    what: str
+    advice: Advice | None
+
+
+IN_PYTHON = {"ensemble": "DeepEnsemble", "dropout": "MCDropout", "vi": "BayesByBackprop", "map": "MAP"}
+"""The method behind each name of the command line."""
+
+ADVICE = {
+    "DeepEnsemble": Advice(
+        "trains M networks side by side and predicts with M passes (M = 5); small ones cost little more than one",
+        "first choice: robust, nothing to tune, error bars grow away from the data",
+        "when M copies of a large network do not fit",
+    ),
+    "MCDropout": Advice(
+        "one network; predicts with as many passes as draws",
+        "a network with dropout is there already, or only one can be kept",
+        "rows far from the data must be recognised: its error bars depend on the run there",
+    ),
+    "BayesByBackprop": Advice(
+        "one network with two numbers for each weight, steps two to three times as dear",
+        "a distribution over weights is wanted: pruning, few data, a prior that matters",
+        "a large network and little patience: it needs more epochs, and underfits when hurried",
+    ),
+    "MAP": Advice(
+        "one network; predicts with one pass",
+        "a baseline, or the noise alone is enough",
+        "doubt about new kinds of rows is needed: it has none, and flags nothing",
+    ),
+    "MaximumLikelihood": Advice(
+        "one network; predicts with one pass",
+        "a plain network to compare with",
+        "small data: nothing keeps it from learning by heart",
+    ),
+    "Ensemble": Advice(
+        "as its method, M times side by side",
+        "several runs of any method, as one posterior",
+        "when M copies do not fit",
+    ),
+}
+
+
+@app.command()
+def methods(
+    json_wanted: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
+) -> None:
+    """What methods there are, what each costs and when to use it.
+
+    Example:
+
+        credo methods
+    """
+    found = entries()
+    if json_wanted:
+        answers().out(json.dumps([asdict(entry) for entry in found], indent=2, ensure_ascii=False))
+        return
+    console = answers()
+    console.print("For tables: credo fit --method NAME\n", markup=False)
+    told = False
+    for entry in found:
+        if not entry.name and not told:
+            console.print("In Python alone: credo.fit(model, data, credo.NAME(...))\n", markup=False)
+            told = True
+        console.print(
+            Text(entry.name or entry.python, "bold") + Text(f"  credo.{entry.python}" * bool(entry.name), "dim")
+        )
+        lines = [entry.what]
+        if entry.advice:
+            lines += [f"cost:  {entry.advice.cost}", f"use:   {entry.advice.use}", f"avoid: {entry.advice.avoid}"]
+        for line in lines:
+            console.print(f"    {line}", markup=False, soft_wrap=True)
+        console.print()
+
+
+def entries() -> tuple[Entry, ...]:
+    """Every method: those with a name at the command line first, then all others of the library."""
+    named = [_entry(name, IN_PYTHON.get(name, name)) for name in RECIPES]
+    rest = [python for python in _public() if python not in IN_PYTHON.values()]
+    return (*named, *(_entry("", python) for python in rest))
+
+
+def _public() -> list[str]:
+    """The methods of the library that a user can make, and functions that make one."""
+    found = []
+    for name in credo.methods.__all__:
+        value = getattr(credo.methods, name)
+        made = inspect.isclass(value) and issubclass(value, credo.methods.Method) and not inspect.isabstract(value)
+        if made or inspect.isfunction(value):
+            found.append(name)
+    return found
+
+
+def _entry(name: str, python: str) -> Entry:
+    value = getattr(credo.methods, python)
+    return Entry(name, python, (inspect.getdoc(value) or "").split("\n")[0], ADVICE.get(python))
