@@ -8,7 +8,7 @@ import pytest
 
 from credo import StorageError
 from credo.experiments.base import Card, Claim, Experiment, Figure, Outcome, Progress, Size, Table
-from credo.experiments.runs import claims_table, perform, read_run
+from credo.experiments.runs import accepted, claims_table, perform, read_run
 
 CLAIMS = (
     Claim("right", "the right one", "a paper", 0.8, 0.79, 0.81, "by hand"),
@@ -62,6 +62,19 @@ def test_claims_table_says_published_ours_and_verdict(tmp_path: Path) -> None:
         ("at the most", "small", "at most 2", None, "not measured"),
     )
     assert "too slow" in table.note
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.8 - 1e-6, 0.8 + 1e-6, "0.8 ± 1e-06"),
+        (4.0, 4.0, "exactly 4"),
+        (0.0, math.inf, "at least 0"),
+        (1.0, 2.0, "1 to 2"),
+    ],
+)
+def test_ranges_in_words(low: float, high: float, words: str) -> None:
+    assert accepted(Claim("a", "s", "s", 0.8, low, high)) == words
 
 
 def test_summary_is_readable(tmp_path: Path) -> None:

@@ -99,6 +99,10 @@ def accepted(claim: Claim) -> str:
         return f"at most {high}"
     if math.isinf(claim.high):
         return f"at least {low}"
+    if claim.low == claim.high:
+        return f"exactly {low}"
+    if low == high:  # the range is finer than four digits
+        return f"{low} ± {(claim.high - claim.low) / 2:.1g}"
     return f"{low} to {high}"
 
 

@@ -54,7 +54,8 @@ def _run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
     fitted = {entry.name: _fit(problem, entry, seed, progress) for entry in table}
     repeated = {entry: _repeat(problem, entry, seed, progress) for entry in table if entry.name in REPEATED}
     progress.say("drawing figures")
-    pictures = [Picture(entry, fitted[entry.name].draws) for entry in table]
+    shown = [(entry, fitted[entry.name]) for entry in table]
+    pictures = [Picture(entry, found.draws, found.measures) for entry, found in shown]
     spreads = {entry: spread_of(draws) for entry, draws in repeated.items()}
     figures = draw_all(folder, problem, pictures, spreads)
     again = {entry.name: _measures(problem, draws) for entry, draws in repeated.items()}

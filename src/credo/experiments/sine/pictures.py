@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from credo.experiments.base import Figure
-from credo.experiments.sine.measures import spread_of
+from credo.experiments.sine.measures import Measures, spread_of
 from credo.experiments.sine.methods import Entry
 from credo.experiments.sine.problem import EDGE, END, NOISE, Problem
 from credo.reports.figures import curves, mark_data, predictive_band, repeated_curves
@@ -27,10 +27,11 @@ WIDTH = "std. dev. of drawn functions (units of y)"
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of one method: outputs of its drawn functions at the grid, (S, 1500)."""
+    """What is drawn of one method: outputs of its drawn functions at the grid, (S, 1500), and what they measure."""
 
     entry: Entry
     draws: Tensor
+    measures: Measures
 
 
 def draw_all(
@@ -67,9 +68,9 @@ def _page(folder: Path, problem: Problem, pictures: Sequence[Picture]) -> Figure
         fullest = max(zip(pictures, grid.flat, strict=False), key=lambda pair: len(pair[0].draws))[1]
         figure.legend(*fullest.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     caption = (
-        "All methods follow the sine where there are data (grey). What differs is outside: the dark band is a method's "
-        "own doubt about the function. Maximum likelihood has none; the ensemble's and Bayes by Backprop's grows with "
-        "the distance from the data; MC dropout's depends on the run."
+        "Where there are data (grey) the methods follow the sine, more or less closely. What differs is outside: the "
+        "dark band is a method's own doubt about the function. Maximum likelihood has none; the ensemble's and Bayes "
+        "by Backprop's grows with the distance from the data; MC dropout's depends on the run."
     )
     return Figure("sine.png", caption)
 
@@ -82,7 +83,9 @@ def _single(folder: Path, problem: Problem, picture: Picture) -> Figure:
         axes.set_xlabel("x")
         axes.set_ylabel("y")
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    return Figure(name, f"{picture.entry.label}: {picture.entry.caption}")
+    m = picture.measures
+    numbers = f"RMSE to the sine {m.rmse:.2f} and doubt {m.inside:.2f} among the data, doubt {m.far:.2f} far from them"
+    return Figure(name, f"{picture.entry.label}: {picture.entry.caption} Here: {numbers}.")
 
 
 def _band(axes: Axes, problem: Problem, picture: Picture) -> None:
