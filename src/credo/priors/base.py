@@ -33,6 +33,10 @@ class Prior(ABC):
         """Log density of every weight on its own, (M, *shape) each; None where weights are not independent."""
         return None
 
+    def precision(self, layout: Layout) -> dict[str, float] | None:
+        """1 / variance of every parameter where the prior is independent normals around zero; None otherwise."""
+        return None
+
     def expected_log_prob(self, mean: Params, scale: Params, layout: Layout) -> Tensor | None:
         """E_q[log p(w)] of each member, (M,), for independent normals q; None where it has no closed form.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.core.squares import weighted_squares
-from credo.core.trees import Layout, ParameterInfo, Params
+from credo.core.trees import Layout, Params
 from credo.priors.base import ElementwisePrior, check_scale
 
 
@@ -34,19 +34,27 @@ class Normal(ElementwisePrior):
 
     def log_prob(self, params: Params, layout: Layout) -> Tensor:
         """The same as for any elementwise prior, in one pass over the weights."""
-        precisions = [self._fan_in(layout[name]) / self.scale**2 for name in params]
+        every = self.precision(layout)
+        precisions = [every[name] for name in params]
         log_scales = sum(-0.5 * math.log(p) * w[0].numel() for p, w in zip(precisions, params.values(), strict=True))
         count = sum(w[0].numel() for w in params.values())
         squares = weighted_squares(list(params.values()), [-0.5 * p for p in precisions])
         return squares - (log_scales + 0.5 * count * math.log(2 * math.pi))
 
     def expected_log_prob(self, mean: Params, scale: Params, layout: Layout) -> Tensor:
-        """log p at the mean, less half of every variance over that of the prior."""
-        halves = [-0.5 * self._fan_in(layout[name]) / self.scale**2 for name in scale]
-        return self.log_prob(mean, layout) + weighted_squares(list(scale.values()), halves)
+        """log p at the origin, less half of E[w^2] = mean^2 + scale^2 over every variance of the prior."""
+        every = self.precision(layout)
+        squares = [0.5 * every[name] * _squares(t) for tree in (mean, scale) for name, t in tree.items()]
+        logs = sum(0.5 * math.log(every[name] / (2 * math.pi)) * w[0].numel() for name, w in mean.items())
+        return logs - torch.stack(squares).sum(0)
 
-    def _fan_in(self, info: ParameterInfo) -> int:
-        return info.fan_in if self.fan_in else 1
+    def precision(self, layout: Layout) -> dict[str, float]:
+        return {name: (info.fan_in if self.fan_in else 1) / self.scale**2 for name, info in layout.items()}
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         return self.scale * torch.randn(shape, generator=generator)
+
+
+def _squares(t: Tensor) -> Tensor:
+    """sum_i t_i^2 of each member, (M,), without a copy of the weights."""
+    return torch.linalg.vector_norm(t.unsqueeze(-1).flatten(1), dim=1).square()

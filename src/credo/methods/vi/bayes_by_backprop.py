@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from credo.core.optimizers import Constant, Schedule
@@ -84,22 +83,19 @@ class BayesByBackprop(MeanField):
         return model, (*told, *_resolved(self.estimator).notes(network, network.given().to(x.device), x, uncertain))
 
     def gradient(self, target: Target, state: VariationalState, batch: Batch, tick: Tick) -> Gradient:
-        mean = {name: w.detach().requires_grad_() for name, w in state.mean.params.items()}
-        scale = {name: F.softplus(r).requires_grad_() for name, r in state.rho.items()}
-        q = Factors(mean, scale, state.mean.buffers)
+        q = Factors(state.mean, state.rho)
         estimator = _resolved(self.estimator)
         results = [estimator.log_likelihood(target, q, batch, tick.noise.child(s)) for s in range(self.samples)]
         log_likelihood = torch.stack([target.full(each) for each, _ in results]).mean(0)  # (M,)
         drawn = [weights for _, weights in results]
         apart = divergence(target, q, drawn, tick.noise.child("prior"), of_points=self.prior_of_points)
-        objective = target.temper(log_likelihood) - tick.value(self._kl_weight) * apart.tempered(target)
         # divided by the number of data, so that a learning rate means the same for any N
-        loss = -objective.sum() / target.size
-        gradients = torch.autograd.grad(loss, [*mean.values(), *scale.values()], materialize_grads=True)
-        of_scale = gradients[len(mean) :]
-        of_rho = [g * torch.sigmoid(r) for g, r in zip(of_scale, state.rho.values(), strict=True)]  # d scale / d rho
-        info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": apart.kl.detach() / target.size}
-        return Gradient(gradients[: len(mean)], of_rho, info)
+        weight = torch.as_tensor(tick.value(self._kl_weight)).to(log_likelihood) / target.size
+        loss = target.temper(-log_likelihood / target.size - weight * apart.expected_log_prior).sum()
+        precision = {name: p / target.temperature for name, p in apart.precision.items()}
+        of_mean, of_rho = q.gradients(loss, precision, weight)
+        info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": apart.kl / target.size}
+        return Gradient(of_mean, of_rho, info)
 
     def _kl_weight(self, tick: Tick) -> float:
         """1 for even shares and no annealing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,21 +17,21 @@ from credo.priors.entropy import entropy
 
 @dataclass(frozen=True)
 class Divergence:
-    """The two parts of KL(q || p) = -entropy - expected_log_prior of each member, (M,), on the scale of the full data.
+    """The parts of KL(q || p) = -entropy - expected_log_prior of each member, (M,), on the scale of the full data.
 
-    They are kept apart because a temperature moves the prior and leaves the entropy alone.
+    Attributes:
+        entropy: of q; its gradient is no part of a graph.
+        expected_log_prior: E_q[log p], with a graph unless the prior is normal.
+        precision: of a normal prior, by parameter; empty for others. Its gradient is no part of a graph either.
     """
 
     entropy: Tensor
     expected_log_prior: Tensor
+    precision: Mapping[str, float]
 
     @property
     def kl(self) -> Tensor:
-        return -self.entropy - self.expected_log_prior
-
-    def tempered(self, target: Target) -> Tensor:
-        """What the objective loses by it, (M,): -entropy - E[log p] / T."""
-        return -self.entropy - target.temper(self.expected_log_prior)
+        return -self.entropy - self.expected_log_prior.detach()
 
 
 def divergence(target: Target, q: Factors, drawn: Sequence[Params], noise: Stream, *, of_points: bool) -> Divergence:
@@ -39,23 +39,27 @@ def divergence(target: Target, q: Factors, drawn: Sequence[Params], noise: Strea
 
     Args:
         target: whose prior it is.
-        q: differentiable.
+        q: the leaves of the step.
         drawn: for each draw of the step, the weights that are known already.
         noise: for those that are not, where a prior has no closed form.
         of_points: whether parameters without a distribution feel their prior.
     """
-    names = [name for name in target.layout if of_points or name in q.scale]
-    mean = {name: q.mean[name] for name in names}
-    scale = {name: q.scale[name] for name in names if name in q.scale}
-    expected = target.model.prior.expected_log_prob(mean, scale, target.layout)
-    own = [name for name in q.mean if name not in target.layout]
+    prior, layout = target.model.prior, target.layout
+    names = [name for name in layout if of_points or name in q.scale]
+    mean, scale = ({name: tree[name] for name in names if name in tree} for tree in (q.mean, q.scale))
+    every = prior.precision(layout)
+    with torch.set_grad_enabled(every is None):
+        expected = prior.expected_log_prob(mean, scale, layout)
+    own = [name for name in q.mean if name not in layout]
     needed = [name for name in (own if expected is not None else q.mean) if name in q.scale]
     whole = [_completed(q, needed, known, noise.child(s)) for s, known in enumerate(drawn)]
     if expected is None:
-        expected = _average([target.model.prior.log_prob({n: w[n] for n in names}, target.layout) for w in whole])
+        expected = _average([prior.log_prob({name: w[name] for name in names}, layout) for w in whole])
     if own:
         expected = expected + _average([target.model.likelihood.log_prior(likelihood_params(w)) for w in whole])
-    return Divergence(entropy(q.scale), expected)
+    precision = {} if every is None else {name: every[name] for name in names}
+    with torch.no_grad():
+        return Divergence(entropy(q.scale), expected, precision)
 
 
 def _completed(q: Factors, needed: Sequence[str], known: Params, noise: Stream) -> Params:

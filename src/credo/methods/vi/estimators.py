@@ -22,11 +22,11 @@ class Estimator(ABC):
 
     @abstractmethod
     def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Params]:
-        """One estimate of E_q[log p(y_b | x_b, w)] for each example, (M, B), and the weights that were drawn whole.
+        """One estimate of E_q[log p(y_b | x_b, w)] for each example, (M, B), and what was drawn of the weights for it.
 
         Args:
             target: the density.
-            q: differentiable.
+            q: the leaves of the step.
             batch: examples.
             noise: all the randomness there is.
         """

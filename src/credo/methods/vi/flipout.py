@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.core.trees import Params
 from credo.methods.vi.by_layer import Brought, ByLayer
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Affine, Layer
@@ -32,19 +31,16 @@ class Flipout(ByLayer):
 
     name = "flipout"
 
-    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
-        scale = {name: q.scale[name] for layer in layers for name in layer.names}
-        standard = noise.child("weights").normal_like(scale)
-        delta = {name: s * standard[name] for name, s in scale.items()}
+    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> Brought:
+        delta = q.deviate((name for layer in layers for name in layer.names), noise.child("weights"))
         lanes = (q.centre.members, examples)
         shapes = [(*lanes, *layer.per_channel(shape)) for layer in layers for shape in (layer.inputs, layer.outputs)]
         signs = iter(random_signs(shapes, next(iter(q.mean.values())), noise.child("signs")))
-        brought = [[next(signs), next(signs), *(delta[name] for name in layer.names)] for layer in layers]
-        return brought, {name: q.mean[name] + d for name, d in delta.items()}
+        return [[next(signs), next(signs), *(delta[name] for name in layer.names)] for layer in layers]
 
     def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
-        incoming, outgoing, *delta = own
-        perturbed = affine(x * incoming, delta[0], delta[1] if len(delta) > 1 else None)
+        incoming, outgoing, of_weight, *of_bias = own
+        perturbed = affine(x * incoming, of_weight, of_bias[0] if of_bias else None)
         return torch.addcmul(affine(x, weight, bias), perturbed, outgoing)
 
 
