@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
@@ -174,11 +172,3 @@ class Target:
 
     def with_plan(self, plan: Plan) -> Target:
         return replace(self, plan=plan)
-
-
-def tensor(values: Any, name: str) -> Tensor:
-    """An array, list or tensor as a tensor, with a sentence where that fails."""
-    try:
-        return torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name} cannot be read as numbers ({error}): give a tensor or a numeric array") from None

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from credo.core.arrays import tensor
 from credo.core.integrals import entropy_by_integral, entropy_by_sum, invert_cdf
 from credo.core.rng import Stream
 from credo.core.trees import Params
@@ -72,7 +73,7 @@ class Predictive(ABC):
 
     def log_prob(self, y: Tensor) -> Tensor:
         """log sum_s w_s p(y_b | f_s(x_b)) of each example, (B,): the log of the mixture, never a mean of logs."""
-        targets = self.likelihood.check_targets(torch.as_tensor(y), self.draws.shape[-1]).to(self.draws.device)
+        targets = self.likelihood.check_targets(tensor(y, "y"), self.draws.shape[-1]).to(self.draws.device)
         if len(targets) != len(self):
             raise ValueError(f"y has {len(targets)} rows and the prediction {len(self)}")
         each = self.likelihood.log_prob(self.draws, targets, self.params)  # (S, B)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ _CPU_STATE = torch.Generator().get_state()
 _TWISTER = slice(24, 24 + 8 * 624)
 """Where the serialised state of torch's CPU generator keeps the 624 words of its Mersenne twister."""
 
+
+GLOBAL_GENERATOR = threading.RLock()
+"""Held by whoever touches torch's global generator, so that runs in several threads do not meet there."""
 
 Lender = Callable[["Stream", torch.device], torch.Generator]
 
@@ -94,9 +98,10 @@ class Stream:
 
         The initialisers of torch's own layers take no generator; only here is the global one touched at all.
         """
-        before = torch.default_generator.get_state()
-        torch.default_generator.set_state(self._cpu_state())
-        try:
-            yield
-        finally:
-            torch.default_generator.set_state(before)
+        with GLOBAL_GENERATOR:
+            before = torch.default_generator.get_state()
+            torch.default_generator.set_state(self._cpu_state())
+            try:
+                yield
+            finally:
+                torch.default_generator.set_state(before)

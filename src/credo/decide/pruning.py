@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credo.core.arrays import tensor
 from credo.core.storage import StorageError, read_tensors, write_folder
 from credo.core.trees import Params
-from credo.model import tensor
 from credo.posteriors import DiagonalGaussian
 from credo.predictive import ClassPredictive
 

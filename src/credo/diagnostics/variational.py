@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credo.core.arrays import tensor
 from credo.core.trees import take
 from credo.diagnostics.pareto import pareto_k
-from credo.model import tensor
 from credo.posteriors import DiagonalGaussian
 
 GOOD, USABLE = 0.5, 0.7

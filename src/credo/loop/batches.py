@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
+from credo.core.arrays import tensor
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
 from credo.model import Batch
-from credo.posteriors.inputs import numeric
 
 CheckTargets = Callable[[Tensor], Tensor]
 
@@ -137,7 +137,7 @@ def check_rows(x: Tensor, y: Tensor) -> None:
 
 def prepared(values: Any, name: str, dtype: torch.dtype) -> Tensor:
     """A tensor; real numbers in the network's precision, and finite."""
-    result = numeric(values, name)
+    result = tensor(values, name)
     if result.ndim == 0:
         raise ValueError(f"{name} is a single number: it needs one row per example")
     if result.is_floating_point():

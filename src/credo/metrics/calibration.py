@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.arrays import tensor
 from credo.core.rng import Stream
 from credo.metrics.inputs import ArrayLike, check_bins, classes_like, numeric, probabilities, scores, targets_like
-from credo.model import tensor
 from credo.predictive import Predictive
 
 

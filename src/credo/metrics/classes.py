@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch.nn.functional as F
 
+from credo.core.arrays import tensor
 from credo.metrics.inputs import ArrayLike, classes_like, probabilities
-from credo.model import tensor
 from credo.predictive import Predictive
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credo.core.arrays import tensor
 from credo.likelihoods import Bernoulli
-from credo.model import tensor
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 
 ArrayLike = Any

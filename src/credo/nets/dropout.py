@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from credo.core.rng import Stream
+from credo.core.rng import GLOBAL_GENERATOR, Stream
 
 _CHANNEL_AXES = {F.dropout1d: 1, F.dropout2d: 2, F.dropout3d: 3}
 _DROPOUTS = {F.dropout, F.alpha_dropout, *_CHANNEL_AXES}
@@ -218,13 +218,14 @@ def trace(forward: Callable[[int], Tensor]) -> Trace:
 @contextmanager
 def _no_hidden_noise() -> Iterator[None]:
     """Refuse a forward pass that reads torch's global generators, and leave them as they were."""
-    before = _global_states()
-    try:
-        yield
-    finally:
-        after = _global_states()
-        torch.set_rng_state(before[0])
-        torch.cuda.set_rng_state_all(before[1:])
+    with GLOBAL_GENERATOR:
+        before = _global_states()
+        try:
+            yield
+        finally:
+            after = _global_states()
+            torch.set_rng_state(before[0])
+            torch.cuda.set_rng_state_all(before[1:])
     if all(map(torch.equal, before, after)):
         return
     raise ValueError(

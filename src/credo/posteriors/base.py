@@ -10,11 +10,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from credo.core.arrays import tensor
 from credo.core.record import Record
 from credo.core.trees import Variables, flatten, move
 from credo.model import Model
 from credo.posteriors.functions import Functions
-from credo.posteriors.inputs import checked_outputs, numeric
+from credo.posteriors.inputs import checked_outputs
 from credo.posteriors.writing import write_posterior
 from credo.predictive import Predictive, predictive
 
@@ -59,7 +60,7 @@ class Posterior(ABC):
 
     def inputs(self, x: Any) -> Tensor:
         """Inputs as the network takes them, checked."""
-        values = numeric(x, "x")
+        values = tensor(x, "x")
         if values.ndim < 1 or len(values) == 0:
             raise ValueError(f"x has shape {tuple(values.shape)}: there is no example in it")
         if values.is_floating_point():

@@ -1,0 +1,36 @@
+"""What people give for numbers, as tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+
+def tensor(values: Any, name: str) -> Tensor:
+    """A tensor, array, data frame or list as a tensor, with a sentence where that fails."""
+    if isinstance(values, list | tuple) and values and all(isinstance(item, Tensor) for item in values):
+        values = torch.stack(list(values))
+    if isinstance(values, Tensor):
+        # what was made in inference mode cannot take part in a gradient
+        return values.detach().clone() if values.is_inference() else values.detach()
+    array = _plain(values, name)
+    try:
+        return torch.as_tensor(array)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} cannot be read as numbers ({error}): give a tensor or a numeric array") from None
+
+
+def _plain(values: Any, name: str) -> Any:
+    """An array of its own that torch can take over: writable, contiguous, in the machine's byte order."""
+    if isinstance(values, numpy.ma.MaskedArray) and bool(numpy.ma.getmaskarray(values).any()):
+        raise ValueError(f"{name} has masked values: remove or fill them")
+    try:
+        array = numpy.array(values, order="C")
+        if array.dtype == object:
+            array = array.astype(numpy.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} cannot be read as numbers ({error}): give a tensor or a numeric array") from None
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
