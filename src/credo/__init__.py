@@ -1,6 +1,9 @@
 """credo: neural networks with error bars that can be trusted."""
 
-from credo import likelihoods, nets, priors
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from credo import exact, likelihoods, metrics, nets, priors
 from credo.core.optimizers import SGD, Adam, Constant, Cosine, StepDecay
 from credo.core.rng import Stream
 from credo.core.storage import StorageError
@@ -8,11 +11,23 @@ from credo.core.trees import Params, Variables
 from credo.fit import CredoWarning, fit
 from credo.loop.batches import PerMember
 from credo.loop.checkpoints import Checkpoint
-from credo.methods import MAP, BayesByBackprop, DeepEnsemble, Ensemble, MaximumLikelihood, MCDropout, Method
+from credo.methods import (
+    MAP,
+    BayesByBackprop,
+    BlackBoxVI,
+    DeepEnsemble,
+    Ensemble,
+    MaximumLikelihood,
+    MCDropout,
+    Method,
+)
 from credo.model import Batch, Model, Target
 from credo.nets.plan import Plan
 from credo.posteriors import Functions, Posterior, load
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
+
+if TYPE_CHECKING:
+    from credo.estimators import BayesianClassifier, BayesianRegressor
 
 __version__ = "0.1.0"
 
@@ -22,6 +37,9 @@ __all__ = [
     "Adam",
     "Batch",
     "BayesByBackprop",
+    "BayesianClassifier",
+    "BayesianRegressor",
+    "BlackBoxVI",
     "Checkpoint",
     "ClassPredictive",
     "Constant",
@@ -45,9 +63,18 @@ __all__ = [
     "Stream",
     "Target",
     "Variables",
+    "exact",
     "fit",
     "likelihoods",
     "load",
+    "metrics",
     "nets",
     "priors",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The scikit-learn estimators, loaded when first asked for: the rest of credo does without scikit-learn."""
+    if name in ("BayesianClassifier", "BayesianRegressor"):
+        return getattr(import_module("credo.estimators"), name)
+    raise AttributeError(f"module 'credo' has no attribute {name!r}")

@@ -5,10 +5,12 @@ from credo.methods.dropout.mc import MCDropout
 from credo.methods.ensemble import DeepEnsemble, Ensemble
 from credo.methods.point import MAP, MaximumLikelihood
 from credo.methods.vi.bayes_by_backprop import BayesByBackprop
+from credo.methods.vi.black_box import BlackBoxVI
 
 __all__ = [
     "MAP",
     "BayesByBackprop",
+    "BlackBoxVI",
     "DeepEnsemble",
     "Ensemble",
     "Info",
