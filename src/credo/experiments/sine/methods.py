@@ -18,8 +18,8 @@ FLAT = Normal(scale=1e6)
 """So wide that it does nothing: the assignment has no weight decay.
 
 Adam divides a gradient by its own size, so where the data give none (a unit that is silent on all of them) even the
-pull of a prior of scale 1000 moves weights at full speed, and a third of MC dropout's doubt far from the data is gone. At
-1e6 the pull is far below Adam's epsilon.
+pull of a prior of scale 1000 moves weights at full speed, and a third of MC dropout's doubt far from the data is gone.
+At 1e6 the pull is far below Adam's epsilon.
 """
 
 MAXIMUM_LIKELIHOOD = "maximum-likelihood"
