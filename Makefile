@@ -21,7 +21,7 @@ $(DOCS_INSTALLED): $(INSTALLED)
 	@touch $@
 
 demo: $(INSTALLED) ## the main job as a user meets it
-	$(BIN)/credo reproduce sine --out runs/sine
+	$(BIN)/credo demo --out runs/demo
 
 test: $(INSTALLED) ## everything that must hold, in a few minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
