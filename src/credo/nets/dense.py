@@ -59,16 +59,16 @@ class DenseStack:
     def __call__(
         self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], *, own_x: bool, shared: bool
     ) -> Tensor:
-        """Outputs (L, B, E) of L members or draws.
+        """Outputs (L, B, E) of L members or draws; (B, E) where weights are shared and masks have no lanes.
 
         Args:
             tensors: weights by name, (L, *shape), or (1, *shape) when `shared`.
             x: inputs (B, ...), or (L, B, ...) when `own_x`.
-            masks: one for each dropout layer, (L, B or 1, width); none where dropout is off.
+            masks: one for each dropout layer, (L, B or 1, width), or (B or 1, width); none where it is off.
             own_x: each member has inputs of its own.
             shared: all lanes have the same weights, and masks tell them apart.
         """
-        lanes = len(masks[0]) if shared else len(next(iter(tensors.values())))
+        lanes = len(next(iter(tensors.values())))
         hidden = x.flatten(2) if own_x else x.flatten(1)
         remaining = iter(masks)
         for layer in self.layers:

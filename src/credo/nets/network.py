@@ -174,6 +174,10 @@ class Network:
         context = around or (self._masked if masks else None)
         lanes = max(variables.members, len(masks[0]) if masks else 1)
         shared = variables.members == 1 and lanes > 1
+        dense = self._dense if around is None and self._dense and self._dense.takes(x.ndim - own_x) else None
+        if dense is not None and lanes == 1:
+            masks, x = [mask[0] for mask in masks], x[0] if own_x else x
+            return dense({**params, **variables.buffers}, x, masks, own_x=False, shared=True).unsqueeze(0)
         if lanes == 1 or plan is Plan.ONE_BY_ONE:
             columns = {name: _rows(t) for name, t in (*params.items(), *variables.buffers.items())}
             trees = [{name: column[i] for name, column in columns.items()} for i in range(variables.members)]
@@ -183,8 +187,8 @@ class Network:
                 for i in range(lanes)
             ]
             return torch.stack(outputs) if lanes > 1 else outputs[0].unsqueeze(0)
-        if self._dense is not None and around is None and self._dense.takes(x.ndim - own_x):
-            return self._dense({**params, **variables.buffers}, x, masks, own_x=own_x, shared=shared)
+        if dense is not None:
+            return dense({**params, **variables.buffers}, x, masks, own_x=own_x, shared=shared)
         names = [*params, *variables.buffers]
         tensors = [*params.values(), *variables.buffers.values()]
 
