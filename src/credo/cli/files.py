@@ -31,14 +31,19 @@ def write(out: Path, content: bytes) -> None:
         return
     if out.is_dir():
         raise StorageError(f"{out} is a folder: name a file in it")
-    if out.exists() and not out.is_file():
-        out.write_bytes(content)
-        return
+    if not out.parent.is_dir():
+        raise StorageError(f"the folder {out.parent} is not there: make it first")
+    try:
+        _replace(out, content) if out.is_file() or not out.exists() else out.write_bytes(content)
+    except OSError as error:
+        error.filename = str(out)  # a full disk does not say which
+        raise
+
+
+def _replace(out: Path, content: bytes) -> None:
     made = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}")
     try:
         made.write_bytes(content)
         os.replace(made, out)
-    except FileNotFoundError:
-        raise StorageError(f"the folder {out.parent} is not there: make it first") from None
     finally:
         made.unlink(missing_ok=True)

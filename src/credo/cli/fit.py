@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import warnings
 from collections import Counter
@@ -23,6 +24,7 @@ from credo.core.storage import StorageError
 from credo.data.task import Task
 from credo.estimators.recipes import RECIPES
 from credo.estimators.training import Look
+from credo.experiments.threads import one_thread
 from credo.reports import words
 from credo.reports.page import page
 from credo.tabular.evaluation import Evaluation
@@ -78,7 +80,8 @@ def fit(
     check_place(out, force=force)
     found = find_out(order)
     _say_what_was_found(said, found)
-    with plain_warnings(told), progress(told) as bar, _ended_by_ctrl_c():
+    # networks of this size spend more time on handing work to threads than on the work
+    with plain_warnings(told), progress(told) as bar, one_thread(), _ended_by_ctrl_c():
         fitted = train_and_judge(found, _listener(bar.say))
         bar.say("writing the report")
         place = _write(out, fitted)
@@ -169,10 +172,15 @@ def _write(out: Path, fitted: Fitted) -> Path:
         return out
     except StorageError as error:
         complain(str(error))
-        rescued = Path(tempfile.mkdtemp(prefix="credo-")) / out.resolve().name
-        write_fitted(rescued, fitted)
-        complain(f"the run was saved to {rescued} instead")
-        return rescued
+    spare = Path(tempfile.mkdtemp(prefix="credo-"))
+    try:
+        write_fitted(spare / out.resolve().name, fitted)
+    except StorageError:
+        shutil.rmtree(spare, ignore_errors=True)
+        complain(f"nor could it be saved to {spare}: the run is lost; make room and try again")
+        raise typer.Exit(FAILED) from None
+    complain(f"the run was saved to {spare / out.resolve().name} instead")
+    return spare / out.resolve().name
 
 
 def write_fitted(folder: Path, fitted: Fitted) -> None:

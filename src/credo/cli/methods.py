@@ -78,6 +78,11 @@ ADVICE = {
         "a plain network to compare with",
         "small data: nothing keeps it from learning by heart",
     ),
+    "BlackBoxVI": Advice(
+        "one network with two numbers for each weight, many draws for each step",
+        "the log density cannot be differentiated",
+        "it can be: Bayes by Backprop has the far less noisy gradient",
+    ),
     "Ensemble": Advice(
         "as its method, M times side by side",
         "several runs of any method, as one posterior",
@@ -105,7 +110,7 @@ def methods(
     told = False
     for entry in found:
         if not entry.name and not told:
-            console.print("In Python alone: credo.fit(model, data, credo.NAME(...))\n", markup=False)
+            console.print("In Python alone: credo.fit(model, data, credo.methods.NAME(...))\n", markup=False)
             told = True
         console.print(
             Text(entry.name or entry.python, "bold") + Text(f"  credo.{entry.python}" * bool(entry.name), "dim")

@@ -134,7 +134,7 @@ def _training(history: Sequence[dict[str, float]]) -> Picture:
     return Picture(
         "training",
         "Curves: log likelihood per row against the epoch of training.",
-        "The log likelihood in the course of training; higher is better. A curve of rows not learnt from that falls "
-        "again would mean that it learns by heart.",
+        "The log likelihood in the course of training; higher is better. Where the curve of rows not learnt from falls "
+        "again, it begins to learn by heart; what is kept is what it was at the dashed line.",
         partial(draw.training, history=history),
     )

@@ -125,11 +125,14 @@ def training(axes: Axes, history: Sequence[dict[str, float]]) -> None:
             epochs, values = np.array(rows).T
             axes.plot(epochs, values, color=colour, label=label, marker="o" if len(rows) == 1 else None)
             lows += [float(np.quantile(values, 0.05))]
+    looked = [(row["validation_log_likelihood"], row["epoch"]) for row in history if "validation_log_likelihood" in row]
+    if len(looked) > 1:
+        axes.axvline(max(looked)[1], color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="kept")
     if lows:  # the first epochs are far below the rest and would flatten it
         top = axes.get_ylim()[1]
         axes.set_ylim(bottom=max(axes.get_ylim()[0], min(lows) - 0.6 * (top - min(lows))))
     axes.set(xlabel="epoch", ylabel="log likelihood per row")
-    _legend(axes, 2)
+    _legend(axes, 3)
 
 
 def shares(axes: Axes, evaluation: Evaluation) -> None:

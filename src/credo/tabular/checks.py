@@ -189,14 +189,15 @@ def trained_well(finished: bool, history: Sequence[dict[str, float]], notes: Seq
     if not finished:
         trouble = notes[-1] if notes else "it did not come to its end"
         return Check(question, Rating.POOR.value, f"No: {trouble}.")
-    seen = [row["validation_log_likelihood"] for row in history if "validation_log_likelihood" in row]
+    seen = [(row["validation_log_likelihood"], row["epoch"]) for row in history if "validation_log_likelihood" in row]
     if not seen:
         return Check(question, Rating.GOOD.value, "It came to its end.")
-    lost = max(seen) - seen[-1]
-    if lost <= 0.05:
-        return Check(question, Rating.GOOD.value, "It came to its end, and stopped before it began to learn by heart.")
-    said = f"it came to its end, {number(lost)} nats per row below its best on rows that it did not learn from"
-    return Check(question, Rating.FAIR.value, f"Somewhat: {said}. Fewer epochs may do better.")
+    if len(seen) > 1 and max(seen) == seen[-1]:
+        return Check(
+            question, Rating.FAIR.value, "It was still getting better when it ended: more epochs (--epochs) may help."
+        )
+    said = f"after {max(seen)[1]:,.0f} epochs, where rows not learnt from were predicted best"
+    return Check(question, Rating.GOOD.value, f"Yes: the networks are kept as they were {said}.")
 
 
 def doubts_at_all(disagreement: Tensor) -> Check:

@@ -141,6 +141,8 @@ def write_run(
         posterior.save(made)
         write_folder(made, {**ours, **texts}, {})
         _put(made, where)
+    except StorageError as error:
+        raise StorageError(str(error).replace(str(made), str(folder))) from error
     except OSError as error:
         raise StorageError(f"{folder} cannot be written ({error.strerror or error})") from error
     finally:
