@@ -58,7 +58,7 @@ def page(
         remarks=remarks,
         training_words=words.training_words(story, len(history)),
         run_quoted=shlex.quote(run),
-        snippet=snippet(story, evaluation, run),
+        snippet=snippet(evaluation, run),
     )
 
 
@@ -106,7 +106,7 @@ def _more(count: int, shown: int, things: str) -> str:
     return f"{shown} of {count:,} {things} are shown." if count > shown else ""
 
 
-def snippet(story: Story, evaluation: Evaluation, run: str) -> str:
+def snippet(evaluation: Evaluation, run: str) -> str:
     """Python that predicts with the run; it works as it stands, next to the run folder and a file of new rows."""
     columns = '"label", "abstain"' if evaluation.classes else '"mean", "lower", "upper"'
     return (

@@ -1,0 +1,154 @@
+"""Verdicts: right at a stated rate where all is well, and against it where something is wrong."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from credo.tabular import checks
+from credo.tabular.evaluation import Check, Rating
+
+REPEATS = 400
+ALARM = 1e-6
+"""Probability that one of these tests fails although the code is right; with fixed seeds it does so always or never."""
+
+
+def most_allowed(rate: float) -> int:
+    """So many of `REPEATS` events of at most this rate are not exceeded, but with probability `ALARM`."""
+    return int(stats.binom.ppf(1.0 - ALARM, REPEATS, rate))
+
+
+def count(verdicts: list[Check], rating: Rating) -> int:
+    return sum(check.rating == rating.value for check in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("part", "rows"), [(0.95, 88), (0.95, 36), (0.05, 2000), (0.5, 100_000), (0.95, 10), (0.95, 2)]
+)
+def test_the_range_of_chance_is_that_of_the_binomial(part: float, rows: int) -> None:
+    low, high = checks.chance_range(part, rows)
+    assert low == stats.binom.ppf(0.025, rows, part) / rows
+    assert high == stats.binom.ppf(0.975, rows, part) / rows
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0, 10), (10, 10), (3, 7), (950, 1000)])
+def test_wilson_against_scipy(hits: int, rows: int) -> None:
+    expected = stats.binomtest(hits, rows).proportion_ci(0.95, method="wilson")
+    low, high = checks.wilson(hits / rows, rows, z=float(stats.norm.ppf(0.975)))
+    assert low == pytest.approx(expected.low, abs=1e-12)
+    assert high == pytest.approx(expected.high, abs=1e-12)
+
+
+def coverages(true: float, rows: int = 200) -> list[Check]:
+    generator = torch.Generator().manual_seed(1)
+    hits = (torch.rand(REPEATS, rows, generator=generator) < true).double().mean(1)
+    return [checks.covers(float(part), 0.95, rows) for part in hits]
+
+
+def test_honest_intervals_are_rarely_accused() -> None:
+    """By the exact range, in at most 5 of 100 tables."""
+    assert REPEATS - count(coverages(0.95), Rating.GOOD) <= most_allowed(0.05)
+
+
+@pytest.mark.parametrize("true", [0.85, 1.0])
+def test_dishonest_intervals_are_found_out(true: float) -> None:
+    assert REPEATS - count(coverages(true), Rating.GOOD) > 0.9 * REPEATS
+
+
+def test_intervals_that_are_much_too_narrow_are_poor_and_wide_ones_are_not() -> None:
+    assert checks.covers(0.7, 0.95, 500).rating == Rating.POOR.value
+    assert "too narrow" in checks.covers(0.7, 0.95, 500).answer
+    assert checks.covers(1.0, 0.95, 500).rating == Rating.FAIR.value
+    assert "too wide" in checks.covers(1.0, 0.95, 500).answer
+
+
+def probabilities(sharpened: float, rows: int = 300) -> list[Check]:
+    """Stated confidences, of which the true ones are a part nearer to one half."""
+    generator = torch.Generator().manual_seed(2)
+    stated = 0.5 + 0.5 * torch.rand(REPEATS, rows, generator=generator, dtype=torch.float64)
+    true = 0.5 + (stated - 0.5) * sharpened
+    right = torch.rand(REPEATS, rows, generator=generator, dtype=torch.float64) < true
+    return [checks.sure_enough(one, was) for one, was in zip(stated, right, strict=True)]
+
+
+def test_honest_probabilities_are_rarely_accused() -> None:
+    assert REPEATS - count(probabilities(1.0), Rating.GOOD) <= most_allowed(0.055)  # normal for binomial: 5 % and a bit
+
+
+def test_probabilities_that_are_too_sure_are_found_out() -> None:
+    verdicts = probabilities(0.4)
+    assert count(verdicts, Rating.GOOD) < 0.1 * REPEATS
+    assert all("too sure" in check.answer for check in verdicts if check.rating != Rating.GOOD.value)
+
+
+def test_one_confident_class_that_is_always_right_is_fine() -> None:
+    check = checks.sure_enough(torch.full((40,), 1.0), torch.ones(40, dtype=torch.bool))
+    assert check.rating == Rating.GOOD.value
+
+
+def gains(shift: float, rows: int = 100) -> list[Check]:
+    generator = torch.Generator().manual_seed(3)
+    model, naive = torch.randn(2, REPEATS, rows, generator=generator).square()
+    return [checks.beats_naive(m, n + shift, "a and b") for m, n in zip(model, naive, strict=True)]
+
+
+def test_noise_is_rarely_taken_for_skill() -> None:
+    """A one-sided test at 2.5 %, of skewed losses."""
+    assert count(gains(0.0), Rating.GOOD) <= most_allowed(0.04)
+
+
+def test_skill_is_seen() -> None:
+    assert count(gains(1.0), Rating.GOOD) > 0.95 * REPEATS
+    assert count(gains(-1.0), Rating.POOR) > 0.95 * REPEATS
+
+
+def pointing(strength: float, rows: int = 200) -> list[Check]:
+    generator = torch.Generator().manual_seed(4)
+    doubt = torch.rand(REPEATS, rows, generator=generator)
+    losses = (torch.randn(REPEATS, rows, generator=generator) * (1.0 + strength * doubt)).square()
+    return [checks.points_at_mistakes(d, loss, "error") for d, loss in zip(doubt, losses, strict=True)]
+
+
+def test_doubt_that_means_nothing_is_rarely_praised() -> None:
+    """A one-sided test at 2.5 %, of skewed losses."""
+    assert count(pointing(0.0), Rating.GOOD) <= most_allowed(0.04)
+
+
+def test_doubt_that_points_at_mistakes_is_praised() -> None:
+    assert count(pointing(3.0), Rating.GOOD) > 0.95 * REPEATS
+
+
+def test_no_mistake_is_said() -> None:
+    check = checks.points_at_mistakes(torch.rand(5), torch.zeros(5), "mistakes")
+    assert (check.rating, "no mistake" in check.answer) == (Rating.GOOD.value, True)
+
+
+def test_training_that_did_not_end_well_is_poor() -> None:
+    check = checks.trained_well(False, (), ("diverged in epoch 3",))
+    assert (check.rating, "diverged" in check.answer) == (Rating.POOR.value, True)
+
+
+def test_training_that_was_still_improving_is_told() -> None:
+    rising = [{"epoch": float(i), "validation_log_likelihood": float(i)} for i in range(5)]
+    assert checks.trained_well(True, rising, ()).rating == Rating.FAIR.value
+    peaked = [*rising, {"epoch": 9.0, "validation_log_likelihood": 0.0}]
+    assert "after 4 epochs" in checks.trained_well(True, peaked, ()).answer
+
+
+def test_a_single_network_is_told_that_it_has_no_doubt() -> None:
+    assert checks.doubts_at_all(torch.zeros(4)).rating == Rating.FAIR.value
+    assert checks.doubts_at_all(torch.ones(4)).rating == Rating.GOOD.value
+
+
+def test_poor_verdicts_come_first() -> None:
+    ordered = checks.worst_first([Check("a", "good", ""), Check("b", "poor", ""), Check("c", "fair", "")])
+    assert [check.question for check in ordered] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-12, 123456.0, -0.5, 1e15, math.inf, math.nan])
+def test_numbers_can_be_read_back(value: float) -> None:
+    shown = float(checks.number(value).replace(",", ""))
+    assert shown == pytest.approx(value, rel=5e-3, nan_ok=True)  # three digits are shown

@@ -1,0 +1,104 @@
+"""An evaluation says what the held-out rows say, and survives the way to disk and back."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from credo.cli.pipeline import Fitted
+from credo.core.storage import StorageError
+from credo.metrics import risk_coverage_of_losses
+from credo.tabular.evaluate import POINTS, _thinned
+from credo.tabular.evaluation import Evaluation, Rejection
+
+
+@pytest.mark.parametrize("which", ["numbers", "classes", "single"])
+def test_an_evaluation_comes_back_from_json(which: str, request: pytest.FixtureRequest) -> None:
+    evaluation = request.getfixturevalue(which).evaluation
+    text = json.dumps(evaluation.to_json(), allow_nan=False)
+    assert Evaluation.from_json({"schema": 1, **json.loads(text)}) == evaluation
+
+
+@pytest.mark.parametrize("data", [{}, {"kind": "Check"}, {"kind": "Evaluation"}, {"kind": "os.system"}, {"kind": []}])
+def test_what_is_no_evaluation_is_refused(data: dict[str, object]) -> None:
+    with pytest.raises(StorageError, match="evaluation"):
+        Evaluation.from_json(data)
+
+
+def test_the_numbers_are_those_of_the_predictions_that_are_written(numbers: Fitted) -> None:
+    frame, evaluation = numbers.predictions, numbers.evaluation
+    errors = frame["mean"] - frame["observed"]
+    # predictions are decoded after their moments were taken, the evaluation before: rounding in float32 remains
+    assert evaluation.score("rmse").model == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-5)
+    inside = (frame["lower"] <= frame["observed"]) & (frame["observed"] <= frame["upper"])
+    assert evaluation.score("coverage").model == inside.mean()
+    assert evaluation.held_out == len(frame) == 80
+    assert evaluation.trained == 320
+    assert evaluation.epistemic_share == pytest.approx(
+        frame["epistemic"].sum() / (frame["epistemic"] + frame["aleatoric"]).sum(), rel=1e-5
+    )  # likewise
+
+
+def test_classes_are_counted(classes: Fitted) -> None:
+    frame, evaluation = classes.predictions, classes.evaluation
+    right = frame["label"] == frame["observed"]
+    assert evaluation.score("accuracy").model == right.mean()
+    confusion = np.array(evaluation.confusion)
+    assert confusion.sum() == len(frame)
+    assert np.trace(confusion) == right.sum()
+    for i, name in enumerate(evaluation.classes):
+        assert confusion[i].sum() == (frame["observed"] == name).sum()
+
+
+def test_the_model_learns_what_there_is_to_learn(numbers: Fitted, classes: Fitted) -> None:
+    rmse, accuracy = numbers.evaluation.score("rmse"), classes.evaluation.score("accuracy")
+    assert rmse.model is not None
+    assert rmse.naive is not None
+    assert rmse.model < 0.5 * rmse.naive
+    assert accuracy.model is not None
+    assert accuracy.model > 0.85
+
+
+def test_a_single_network_is_not_compared_with_itself(single: Fitted, numbers: Fitted) -> None:
+    assert all(score.plain is None for score in single.evaluation.scores)
+    assert all(score.plain is not None for score in numbers.evaluation.scores)
+    assert single.evaluation.familiarity.threshold is None
+    assert single.evaluation.epistemic_share == 0.0
+
+
+def test_the_most_doubtful_rows_come_first(numbers: Fitted) -> None:
+    doubtful = numbers.evaluation.doubtful
+    by_row = numbers.predictions.set_index("row")["unfamiliarity"]
+    scores = [by_row[row.row] for row in doubtful]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == by_row.max()
+    assert [name for name, _ in doubtful[0].features] == ["x", "z", "colour"]
+
+
+def brute_threshold(doubt: np.ndarray, losses: np.ndarray, risk: float) -> float | None:
+    """The largest doubt such that all rows of no more doubt have no more than this risk on average."""
+    fine = [d for d in np.unique(doubt) if losses[doubt <= d].mean() <= risk]
+    return max(fine, default=None)
+
+
+@pytest.mark.parametrize("risk", [0.0, 0.05, 0.2, 1.0])
+def test_thresholds_against_brute_force(risk: float) -> None:
+    rng = np.random.default_rng(3)
+    doubt = rng.integers(0, 30, 200) / 30.0  # with many ties
+    losses = (rng.random(200) < doubt / 2).astype(float)
+    curve = _thinned(risk_coverage_of_losses(doubt, losses))
+    assert curve.threshold(risk) == brute_threshold(doubt, losses, risk)
+
+
+def test_no_threshold_where_all_doubt_is_too_much() -> None:
+    assert Rejection((0.5, 1.0), (0.3, 0.4), (0.1, 0.2)).threshold(0.05) is None
+
+
+def test_long_curves_are_thinned_and_keep_their_ends() -> None:
+    doubt = torch.arange(5000, dtype=torch.float64)
+    curve = _thinned(risk_coverage_of_losses(doubt, doubt))
+    assert len(curve.kept) == POINTS
+    assert (curve.kept[0], curve.kept[-1]) == (1 / 5000, 1.0)
