@@ -79,7 +79,7 @@ def test_dropout_of_pairs_of_examples_is_refused():
 
     network = Network(Pairs())
     with pytest.raises(ValueError, match="pairs of examples"):
-        network.trace(network.given(), torch.onesROWS)
+        network.trace(network.given(), torch.ones(ROWS))
 
 
 def test_encoders_without_hidden_dropout_work():
