@@ -168,8 +168,19 @@ def _prepare(
     given = None if start is None else start_tensors(start, method.members)
     if given is not None:
         variables = started(variables, given, model.network.module)
-    notes = (*source.notes, *changes, *([choice] if choice else []))
+    notes = (*source.notes, *changes, *([choice] if choice else []), *_alike(model, method))
     return _Run(Target(model, source.size, temperature), variables, source, given, notes)
+
+
+def _alike(model: Model, method: Method) -> tuple[str, ...]:
+    """A sentence about parameters that all members start with alike."""
+    names = model.network.undrawn
+    if method.members == 1 or not names:
+        return ()
+    return (
+        f"all members start with the same {', '.join(names)}: no initialiser of the module reaches them; give Model a "
+        "function that makes the network, so that each member draws its own",
+    )
 
 
 def _source(data: Any, method: Method, order: Stream, device: torch.device, dtype: torch.dtype) -> Source:

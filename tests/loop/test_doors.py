@@ -453,3 +453,25 @@ def test_predict_checks_its_inputs() -> None:
             posterior.predict(x)
     with pytest.raises(ValueError, match="draws must be at least 1"):
         posterior.predict(X, draws=0)
+
+
+class Weighing(nn.Module):
+    """A parameter that no initialiser of a layer reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(3, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weights
+
+
+def test_members_that_would_start_alike_are_told_of() -> None:
+    x = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
+    method = credo.DeepEnsemble(members=2, epochs=1)
+    alike = credo.fit(Weighing(), (x, x[:, 0]), method, progress=False)
+    assert any("start with the same weights" in note for note in alike.notes)
+    apart = credo.fit(credo.Model(Weighing), (x, x[:, 0]), method, progress=False)
+    assert not any("start with the same" in note for note in apart.notes)
+    alone = credo.fit(Weighing(), (x, x[:, 0]), credo.MAP(epochs=1), progress=False)
+    assert not any("start with the same" in note for note in alone.notes)
