@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -80,6 +81,8 @@ def test_the_most_doubtful_rows_come_first(numbers: Fitted) -> None:
 
 def brute_threshold(doubt: np.ndarray, losses: np.ndarray, risk: float) -> float | None:
     """The largest doubt such that all rows of no more doubt have no more than this risk on average."""
+    if losses.mean() <= risk:
+        return math.inf
     fine = [d for d in np.unique(doubt) if losses[doubt <= d].mean() <= risk]
     return max(fine, default=None)
 

@@ -67,8 +67,9 @@ def _refuse_to_overwrite(out: Path, table: Path) -> None:
 
 
 def _joined(rows: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """The table with the answers on its right; a name that both have gets a suffix."""
-    return rows.reset_index(drop=True).join(found, rsuffix=" (predicted)")
+    """The table with the answers on its right; a name that is taken gets a suffix."""
+    taken = {name: f"{name} (predicted)" for name in found if name in rows}
+    return pd.concat([rows.reset_index(drop=True), found.rename(columns=taken)], axis=1)
 
 
 def _text(frame: pd.DataFrame, json_wanted: bool) -> str:

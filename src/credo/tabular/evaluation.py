@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -87,12 +88,17 @@ class Rejection:
     doubt: Floats
 
     def threshold(self, risk: float) -> float | None:
-        """The largest doubt at which the risk of what is kept is no more than this; None where all doubt is too much.
+        """The largest doubt at which the risk of what is kept is no more than this.
+
+        Infinity where all rows may be kept, None where none may.
 
         Example:
-            >>> Rejection((0.5, 1.0), (0.0, 0.1), (0.2, 0.6)).threshold(0.05)
-            0.2
+            >>> curve = Rejection((0.5, 1.0), (0.0, 0.1), (0.2, 0.6))
+            >>> curve.threshold(0.05), curve.threshold(0.1)
+            (0.2, inf)
         """
+        if self.risk[-1] <= risk:
+            return math.inf
         fine = [d for d, r in zip(self.doubt, self.risk, strict=True) if r <= risk]
         return max(fine, default=None)
 

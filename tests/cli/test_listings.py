@@ -1,0 +1,87 @@
+"""`credo methods` and `credo data`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import Result
+
+import credo.methods
+from credo.cli.methods import IN_PYTHON, entries
+from credo.data.sets import FOLDER, available
+from credo.estimators.recipes import RECIPES
+
+Command = Callable[..., Result]
+
+
+def test_every_method_of_the_command_line_has_advice() -> None:
+    found = {entry.name: entry for entry in entries() if entry.name}
+    assert set(found) == set(RECIPES) == set(IN_PYTHON)
+    for entry in found.values():
+        assert entry.advice is not None
+        assert entry.what
+
+
+def test_every_method_of_the_library_is_listed() -> None:
+    listed = {entry.python for entry in entries()}
+    assert {"MAP", "DeepEnsemble", "MCDropout", "BayesByBackprop", "MaximumLikelihood"} <= listed
+    assert all(hasattr(credo.methods, name) for name in listed)
+    assert not listed & {"Method", "State", "Info", "Tick"}
+
+
+def test_methods_are_printed_for_people_and_programs(command: Command) -> None:
+    assert "avoid:" in command("methods").stdout
+    assert json.loads(command("methods", "--json").stdout)[0]["name"] == "ensemble"
+
+
+def test_data_sets_are_listed(command: Command) -> None:
+    done = command("data", "list")
+    assert done.exit_code == 0
+    for line in available():
+        assert line.name in done.stdout
+    assert {entry["name"] for entry in json.loads(command("data", "list", "--json").stdout)} == {
+        line.name for line in available()
+    }
+
+
+def test_a_data_set_becomes_a_table(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("data", "get", "wine")
+    assert (done.exit_code, "credo fit wine.csv --target class" in done.stdout) == (0, True)
+    frame = pd.read_csv("wine.csv")
+    assert (len(frame), frame["class"].nunique()) == (178, 3)
+    assert command("data", "get", "diabetes", "-o", "-").stdout.startswith("age,sex,bmi")
+
+
+def test_images_become_arrays(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not any(line.name == "notmnist" and line.ready for line in available()):
+        pytest.skip(f"{FOLDER} does not name a folder with notmnist")
+    monkeypatch.chdir(tmp_path)
+    assert command("data", "get", "notmnist").exit_code == 0
+    with np.load(io.BytesIO(Path("notmnist.npz").read_bytes())) as file:
+        assert file["x"].shape == (10_000, 28, 28)
+
+
+def test_names_that_are_none_and_sets_not_at_hand_get_a_sentence(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(FOLDER, raising=False)
+    for name, words in (("win", "did you mean wine"), ("mnist", FOLDER)):
+        done = command("data", "get", name)
+        assert (done.exit_code, words in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["fit", "predict", "report", "methods", "data", "demo", "reproduce"])
+def test_every_command_explains_itself_with_an_example(command: Command, name: str) -> None:
+    done = command(name, "--help")
+    assert done.exit_code == 0
+    assert "Example" in done.stdout
+    assert f"credo {name}" in done.stdout

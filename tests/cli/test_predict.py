@@ -1,0 +1,124 @@
+"""`credo predict`: answers in a file, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import Result
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def new(tmp_path: Path, table: pd.DataFrame) -> Path:
+    """Ten ordinary rows and an absurd one."""
+    rows = table.drop(columns=["y", "kind"]).head(10)
+    path = tmp_path / "new.csv"
+    pd.concat([rows, pd.DataFrame({"x": [500.0], "z": [-900.0]})]).to_csv(path, index=False)
+    return path
+
+
+def test_answers_go_to_a_file_and_the_absurd_row_is_named(command: Command, tables: Path, new: Path) -> None:
+    out = new.parent / "out.csv"
+    done = command("predict", tables / "y-run", new, "-o", out)
+    assert done.exit_code == 0
+    assert "11 rows predicted; 1 unlike the training data (row 11)" in done.stdout
+    found = pd.read_csv(out)
+    assert found["unfamiliar"].tolist() == [False] * 10 + [True]
+    assert sorted(path.name for path in new.parent.iterdir()) == ["new.csv", "out.csv"]
+
+
+def test_a_dash_is_the_standard_output(command: Command, tables: Path, new: Path) -> None:
+    done = command("predict", tables / "y-run", new, "-o", "-")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "mean,stddev,lower,upper,epistemic,aleatoric,unfamiliar,unfamiliarity"
+    assert len(lines) == 12
+    assert "11 rows predicted" in done.stderr
+
+
+def test_classes_abstain_at_the_chosen_risk(command: Command, tables: Path, new: Path) -> None:
+    found = {}
+    for risk in ("0.0", "0.5"):
+        done = command("predict", tables / "kind-run", new, "--risk", risk, "--json", "-q")
+        found[risk] = json.loads(done.stdout)
+    assert set(found["0.5"][0]) == {
+        *("label", "probability_high", "probability_low", "epistemic", "aleatoric"),
+        *("abstain", "unfamiliar", "unfamiliarity"),
+    }
+    # at a risk that deciding everything keeps, only rows of which the held-out ones say nothing are left to a person
+    assert [row["abstain"] for row in found["0.5"]] == [row["unfamiliar"] for row in found["0.5"]]
+    assert found["0.5"][-1]["unfamiliar"]
+    assert sum(row["abstain"] for row in found["0.0"]) >= sum(row["abstain"] for row in found["0.5"])
+
+
+def test_the_table_can_stand_beside_the_answers(command: Command, tables: Path, new: Path) -> None:
+    done = command("predict", tables / "y-run", new, "--with-inputs")
+    assert done.stdout.startswith("x,z,mean,stddev")
+
+
+def test_a_level_is_taken_over(command: Command, tables: Path, new: Path) -> None:
+    widths = []
+    for level in ("0.5", "0.99"):
+        rows = json.loads(command("predict", tables / "y-run", new, "--level", level, "--json", "-q").stdout)
+        widths.append(rows[0]["upper"] - rows[0]["lower"])
+    assert widths[0] < widths[1]
+
+
+def test_strange_tables_get_a_note(command: Command, tables: Path, new: Path, table: pd.DataFrame) -> None:
+    table.head(4).assign(more=1, z=[1.0, None, float("inf"), 2.0]).to_csv(new, index=False)
+    done = command("predict", tables / "y-run", new)
+    assert done.exit_code == 0
+    assert "'more'" in done.stderr
+    assert "missing" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "is empty"),
+        ("x,z\n", "no rows"),
+        ("x\n1\n", "lacks 1 column(s) that the model was trained on: 'z'"),
+        ("x,z\none,1\ntwo,2\nthree,3\n", "must hold numbers"),
+    ],
+)
+def test_tables_that_cannot_be_predicted_get_a_sentence(
+    command: Command, tables: Path, new: Path, content: str, words: str
+) -> None:
+    new.write_text(content)
+    out = new.parent / "out.csv"
+    out.write_text("precious")
+    done = command("predict", tables / "y-run", new, "-o", out)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert out.read_text() == "precious"
+
+
+def test_the_table_is_not_overwritten(command: Command, tables: Path, new: Path) -> None:
+    before = new.read_bytes()
+    done = command("predict", tables / "y-run", new, "-o", new)
+    assert (done.exit_code, "another file" in done.stderr) == (2, True)
+    assert new.read_bytes() == before
+
+
+def test_places_that_are_none_get_a_sentence(command: Command, tables: Path, new: Path) -> None:
+    for out, words in ((new.parent / "no" / "x.csv", "is not there"), (new.parent, "is a folder")):
+        done = command("predict", tables / "y-run", new, "-o", out)
+        assert (done.exit_code, words in done.stderr) == (2, True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_a_failure(command: Command, tables: Path, new: Path) -> None:
+    done = command("predict", tables / "y-run", new, "-o", "/dev/full")
+    assert (done.exit_code, "No space left" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("wish", [("--level", "1.2"), ("--risk", "1.2")])
+def test_wishes_that_make_no_sense_get_a_sentence(
+    command: Command, tables: Path, new: Path, wish: tuple[str, str]
+) -> None:
+    done = command("predict", tables / "y-run", new, *wish)
+    assert (done.exit_code, "between 0 and 1" in done.stderr) == (2, True)
