@@ -1,0 +1,131 @@
+"""Numbers with error bars, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from credo.estimators.base import BayesianEstimator, Floats
+from credo.estimators.units import Standardiser, in_units
+from credo.likelihoods import HeteroscedasticGaussian, LearnedGaussian
+from credo.methods import Method
+from credo.predictive import NumericPredictive
+
+FLOOR = 1e-2
+"""The smallest standard deviation of the noise, as a part of that of the target: no table is known better."""
+
+
+class BayesianRegressor(RegressorMixin, BayesianEstimator):
+    """A neural network for tables whose predictions come with error bars.
+
+    With the defaults it is a deep ensemble that predicts a mean and a standard deviation for each row. Each member is
+    trained without its own part of the rows, and these rows say when to stop, so there is nothing to tune. Inputs
+    and targets are standardised inside; predictions are in the units of y.
+
+    Args:
+        method: ensemble, map, dropout or vi; or a credo method, which is run on all rows just as it is.
+        hidden: width of each hidden layer.
+        activation: relu, tanh, sigmoid, gelu, silu or softplus.
+        noise: varying (the standard deviation of the noise depends on the row) or constant (it is one number).
+        members: of the ensemble.
+        epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
+        learning_rate: step size of the optimiser.
+        batch_size: examples per step; None chooses by the number of rows.
+        random_state: seed, or a numpy RandomState; None draws one.
+
+    Attributes:
+        posterior_: credo's posterior, for standardised inputs and targets.
+        epochs_: passes over the data after which held-out rows were predicted best; None where `method` is an object.
+        held_out_log_likelihood_: mean log density of the (standardised) targets that were held out; None if none was.
+        n_features_in_: number of columns of X.
+
+    Example:
+        >>> import numpy as np
+        >>> from credo.estimators import BayesianRegressor
+        >>> X = np.linspace(-1, 1, 60)[:, None]
+        >>> model = BayesianRegressor(epochs=50, random_state=0).fit(X, np.sin(3 * X[:, 0]))
+        >>> mean, std = model.predict(X, return_std=True)
+        >>> mean.shape, std.shape
+        ((60,), (60,))
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "ensemble",
+        *,
+        hidden: Sequence[int] = (50, 50),
+        activation: str = "relu",
+        noise: str = "varying",
+        members: int = 5,
+        epochs: int | None = None,
+        learning_rate: float = 3e-3,
+        batch_size: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.method = method
+        self.hidden = hidden
+        self.activation = activation
+        self.noise = noise
+        self.members = members
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Learn from rows X (N, F) and targets y, (N,) or (N, D)."""
+        rows, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+        y = np.asarray(y, dtype=np.float64)
+        self._flat = y.ndim == 1
+        targets = y.reshape(len(y), -1)
+        if self.noise not in ("varying", "constant"):
+            raise ValueError(f"noise must be varying or constant, got {self.noise!r}")
+        varying = self.noise == "varying"
+        likelihood = HeteroscedasticGaussian(FLOOR) if varying else LearnedGaussian()
+        self._units = Standardiser.fit(targets)
+        self._learn(rows, self._units(targets), likelihood, targets.shape[1] * (2 if varying else 1))
+        return self
+
+    def predictive(self, X: Any) -> NumericPredictive:  # noqa: N803
+        """The whole predictive distribution at the rows X, in the units of y: quantiles, parts of the variance, ..."""
+        return in_units(self._predict(X), self._units.mean, self._units.scale)
+
+    def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:  # noqa: N803
+        """Predictive means, and standard deviations if asked for, in the shape of y."""
+        prediction = self.predictive(X)
+        if return_std:
+            return self._shaped(prediction.mean), self._shaped(prediction.stddev)
+        return self._shaped(prediction.mean)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:  # noqa: N803
+        """Lower and upper ends of intervals that hold y with probability `level`, in the shape of y."""
+        lower, upper = self.predictive(X).interval(level)
+        return self._shaped(lower), self._shaped(upper)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> NDArray[Any]:  # noqa: N803
+        """Targets drawn from the predictive distribution, (B, n_samples) or (B, D, n_samples).
+
+        Each sample is one drawn function plus noise, as with Gaussian processes in scikit-learn.
+        """
+        samples = np.moveaxis(self._samples(X, n_samples, random_state), 0, -1)
+        return samples[:, 0] if self._flat else samples
+
+    def _shaped(self, values: Tensor) -> Floats:
+        result: Floats = values.cpu().numpy()
+        return result[:, 0] if self._flat else result
+
+    def _targets(self, y: Any) -> Tensor:
+        return torch.as_tensor(np.asarray(y, dtype=np.float64).reshape(len(y), -1))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,61 @@
+"""From the standardised numbers a network works in to the units of the user, whole distributions at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian
+from credo.predictive import NumericPredictive, Predictive
+
+
+@dataclass(frozen=True, eq=False)
+class Standardiser:
+    """z = (x - mean) / scale for each column; columns without spread are only shifted.
+
+    Attributes:
+        mean: of each column, (F,).
+        scale: standard deviation of each column, (F,), or one.
+    """
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, values: NDArray[np.float64]) -> Standardiser:
+        """From the rows (N, F)."""
+        mean, scale = values.mean(0), values.std(0)
+        flat = scale <= 1e-9 * np.abs(values).max(0, initial=0.0)  # spread that is only rounding
+        return cls(mean, np.where(flat | (scale == 0.0), 1.0, scale))
+
+    def __call__(self, values: NDArray[np.float64]) -> Tensor:
+        """Standardised rows in float32."""
+        limit = float(np.finfo(np.float32).max)
+        return torch.tensor(((values - self.mean) / self.scale).clip(-limit, limit), dtype=torch.float32)
+
+
+def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> NumericPredictive:
+    """The predictive distribution of mean + scale * y, where `prediction` is that of y.
+
+    A mixture of Gaussians stays one: every mean is shifted and stretched, every standard deviation stretched.
+
+    Args:
+        prediction: with a Gaussian likelihood, fixed, learned or heteroscedastic.
+        mean: what was subtracted from each target, (D,).
+        scale: what each target was divided by, (D,).
+    """
+    likelihood = prediction.likelihood
+    if not isinstance(likelihood, Gaussian | LearnedGaussian | HeteroscedasticGaussian):
+        raise TypeError(f"only Gaussian predictions can be brought into other units, got {type(likelihood).__name__}")
+    shift, stretch = torch.as_tensor(mean).double(), torch.as_tensor(scale).double()
+    centres = likelihood.mean(prediction.draws, prediction.params).double().cpu() * stretch + shift
+    scales = likelihood.variance(prediction.draws, prediction.params).double().cpu().sqrt() * stretch
+    floor = 1e-6 * float(scales.min())
+    excess = scales - floor
+    raw = excess + torch.log(-torch.expm1(-excess))  # the inverse of softplus
+    draws = torch.cat([centres, raw], dim=-1)
+    return NumericPredictive(HeteroscedasticGaussian(floor), draws, {}, prediction.log_weights.double().cpu())

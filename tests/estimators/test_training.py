@@ -1,0 +1,166 @@
+"""Held-out rows say when to stop."""
+
+import numpy as np
+import pytest
+import torch
+
+import credo
+from credo import likelihoods, metrics, nets
+from credo.estimators import training
+from credo.estimators.recipes import Numbers, recipe_of, table_model
+from credo.estimators.training import Learnt, Look, learn
+from credo.estimators.units import Standardiser
+from credo.posteriors import Draws, Dropout
+
+
+def noisy_table(rows: int, seed: int, features: int = 10) -> tuple[torch.Tensor, torch.Tensor]:
+    """A weak signal in one column, much noise, and nine columns that say nothing: easy to overfit."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(rows, features))
+    y = np.sin(x[:, :1]) + generator.normal(size=(rows, 1))
+    return Standardiser.fit(x)(x), torch.tensor(y, dtype=torch.float32)
+
+
+def learnt(method: str, x, y, numbers: Numbers, seed: int = 0, **options) -> Learnt:
+    how = recipe_of(method, numbers)
+    model = table_model(x.shape[1], 2, likelihoods.HeteroscedasticGaussian(0.01), how, (30, 30), "relu")
+    return learn(model, x, y, how, seed=seed, **options)
+
+
+def test_stopping_saves_the_likelihood_of_a_small_table():
+    """The twin is a plain ensemble, without prior and held-out rows, trained to the end: it is much too sure."""
+    (x, y), (x_test, y_test) = noisy_table(150, 0), noisy_table(2000, 1)
+    stopped = learnt("ensemble", x, y, Numbers(epochs=400)).posterior.predict(x_test)
+    model = credo.Model(nets.MLP(10, 2, (30, 30)), likelihoods.HeteroscedasticGaussian(0.01))
+    plain = credo.Ensemble(credo.MaximumLikelihood(epochs=400, learning_rate=3e-3, batch_size=64), 5)
+    overfitted_twin = credo.fit(model, (x, y), plain)
+    good, bad = (metrics.log_likelihood(p, y_test) for p in (stopped, overfitted_twin.predict(x_test)))
+    naive = metrics.log_likelihood(
+        credo.predictive.predictive(
+            likelihoods.Gaussian(float(y.std())), y.mean().expand(1, 2000, 1), {}, torch.zeros(1)
+        ),
+        y_test,
+    )
+    assert good > naive
+    assert good > bad + 0.1
+    assert abs(metrics.coverage(stopped, y_test) - 0.95) < 0.04
+
+
+def test_each_member_is_looked_at_on_rows_it_has_not_seen():
+    """Targets that are pure noise can be learnt by heart, and only rows not seen can tell."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(100, 5, generator=generator), torch.randn(100, 1, generator=generator)
+    looks: list[Look] = []
+    result = learnt("ensemble", x, y, Numbers(epochs=1000, learning_rate=0.01), told=looks.append)
+    assert looks[-1].epochs < 1000
+    assert result.held_out == max(look.log_likelihood for look in looks)
+    assert result.held_out < -1.3  # a standard normal target has -1.42 on average; learnt by heart it has more than 0
+    assert [look.best for look in looks].count(True) >= 1
+    assert looks[-1].log_likelihood < result.held_out
+
+
+def test_held_out_rows_have_no_part_in_training():
+    """Change the targets that member 0 holds out: its weights stay the same to the bit, those of others do not."""
+    x, y = noisy_table(60, 0)
+    rows = training.folds(60, 5, seed=0).held[0]
+    other = y.clone()
+    other[rows] += 100.0
+    before, after = (learnt("ensemble", x, t, Numbers(epochs=5)).posterior.point().params for t in (y, other))
+    for name in before:
+        assert torch.equal(before[name][0], after[name][0])
+    assert any(not torch.equal(before[name][1], after[name][1]) for name in before)
+
+
+def test_same_seed_same_bits():
+    x, y = noisy_table(60, 0)
+    first, second, other = (learnt("ensemble", x, y, Numbers(epochs=8), seed=s).posterior for s in (3, 3, 4))
+    draws = [p.predict(x).draws for p in (first, second, other)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+def test_one_story_of_all_looks():
+    x, y = noisy_table(200, 0)
+    result = learnt("ensemble", x, y, Numbers(epochs=130))
+    history = result.posterior.history
+    epochs = [row["epoch"] for row in history]
+    assert epochs == [float(e) for e in range(1, len(epochs) + 1)]
+    scored = {row["epoch"]: row["validation_log_likelihood"] for row in history if "validation_log_likelihood" in row}
+    assert scored[float(result.epochs)] == result.held_out == max(scored.values())
+    assert any("trained without its own part of the rows" in note for note in result.posterior.notes)
+    seconds = [row["seconds"] for row in history]
+    assert seconds == sorted(seconds)
+
+
+def test_one_network_is_trained_again_on_all_rows():
+    x, y = noisy_table(100, 0)
+    for name, kind in (("map", Draws), ("dropout", Dropout)):
+        result = learnt(name, x, y, Numbers(epochs=60))
+        assert isinstance(result.posterior, kind)
+        assert result.posterior.point().members == 1
+        assert result.posterior.record.size == 100
+        assert result.posterior.history[-1]["epoch"] == result.epochs
+        assert any("chose" in note for note in result.posterior.notes)
+    assert learnt("ensemble", x, y, Numbers(epochs=20, members=1)).posterior.point().members == 1
+
+
+def test_variational_inference_needs_no_held_out_rows():
+    x, y = noisy_table(100, 0)
+    result = learnt("vi", x, y, Numbers(epochs=20, learning_rate=0.01))
+    assert (result.held_out, result.epochs) == (None, 20)
+    assert float(result.posterior.predict(x).epistemic.mean()) > 0.0
+
+
+def test_few_rows_are_not_held_out():
+    x, y = noisy_table(12, 0)
+    result = learnt("ensemble", x, y, Numbers())
+    assert result.held_out is None
+    assert result.posterior.point().members == 5
+
+
+def test_large_tables_share_one_held_out_part(monkeypatch):
+    """Five copies of a large table do not fit: then all members hold out the same tenth."""
+    x, y = noisy_table(200, 0)
+    monkeypatch.setattr(training, "LARGEST_COPY", 100)
+    result = learnt("ensemble", x, y, Numbers(epochs=30))
+    assert result.posterior.record.size == 180
+    assert result.held_out is not None
+    assert result.posterior.point().members == 5
+
+
+def test_a_method_of_the_user_is_run_as_it_is():
+    x, y = noisy_table(50, 0)
+    method = credo.DeepEnsemble(3, epochs=4)
+    how = recipe_of(method, Numbers())
+    model = table_model(10, 2, likelihoods.HeteroscedasticGaussian(), how, (8,), "tanh")
+    result = learn(model, x, y, how, seed=1)
+    assert result.posterior.record.size == 50
+    assert len(result.posterior.history) == 4
+    assert (result.epochs, result.held_out) == (None, None)
+
+
+def test_classes_are_held_out_in_proportion():
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(103, 3, generator=generator), (torch.arange(103) % 10 == 0).long()
+    held = training._held_out(x, y, 5, seed=0)
+    assert held.batch.y.sum(1).min() >= 2
+    assert held.batch.y.sum(1).max() <= 3
+
+
+def test_looks():
+    assert list(training._looks(3, 10)) == [3, 4, 5, 6, 8, 10]
+    assert list(training._looks(50, 10)) == [10]
+    assert list(training._looks(1, 1)) == [1]
+
+
+def test_numbers():
+    assert Numbers().batch(10) == 10
+    assert [Numbers().batch(rows) for rows in (1000, 10_000, 100_000)] == [64, 128, 256]
+    assert Numbers().limit(100) == 1000
+    assert Numbers().limit(10_000_000) == 10
+    assert Numbers(epochs=7).limit(100) == 7
+    for wrong in ({"members": 0}, {"epochs": 0}, {"batch_size": 0}):
+        with pytest.raises(ValueError, match="must be a whole number of at least 1"):
+            Numbers(**wrong)
+    with pytest.raises(ValueError, match="method must be one of ensemble"):
+        recipe_of("forest", Numbers())
