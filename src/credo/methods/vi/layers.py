@@ -126,15 +126,16 @@ def _settled(func: Any, args: Any, kwargs: Mapping[str, Any]) -> tuple[Affine, T
 class _Watch(TorchFunctionMode):
     """Notes every use of a parameter, and the calls that might be perturbed."""
 
-    def __init__(self, params: Params) -> None:
+    def __init__(self, params: Params, dropout: Masked) -> None:
         super().__init__()
+        self.dropout = dropout
         self.names = {id(t): name for name, t in params.items()}
         self.uses: Counter[str] = Counter()
         self.calls: list[tuple[Layer, int]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
+        result = self.dropout.__torch_function__(func, types, args, kwargs)
         if any(True for _ in _tensors(result)):  # a look at shape or dtype is no use of the values
             self.uses.update(self.names[id(t)] for t in _tensors((args, kwargs)) if id(t) in self.names)
         if func in _SPATIAL:
@@ -197,7 +198,7 @@ def _watched(network: Network, variables: Variables, x: Tensor, examples: int) -
     watches: list[_Watch] = []
 
     def around(params: Params, given: Sequence[Tensor]) -> _Watch:
-        watches.append(_Watch(params))
+        watches.append(_Watch(params, Masked(given)))
         return watches[-1]
 
     network.train(one, few, masks, Plan.ONE_BY_ONE, around=around)
