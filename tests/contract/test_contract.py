@@ -25,7 +25,9 @@ METHODS: dict[str, Method] = {
     "mc dropout": credo.MCDropout(rate=0.2, **FAST),
     "ensemble of mc dropout": credo.Ensemble(credo.MCDropout(rate=0.2, **FAST), members=2),
     "bayes by backprop": credo.BayesByBackprop(**FAST),
-    "ensemble of bayes by backprop": credo.Ensemble(credo.BayesByBackprop(**FAST), members=2),
+    "local reparameterisation": credo.BayesByBackprop(**FAST, estimator="local"),
+    "ensemble of flipout": credo.Ensemble(credo.BayesByBackprop(**FAST, estimator="flipout"), members=2),
+    "black-box vi": credo.BlackBoxVI(**FAST, samples=4),
 }
 
 PROBLEMS: dict[str, Callable[[], tuple[credo.Model, Tensor, Tensor]]] = {}
