@@ -11,12 +11,12 @@ import time
 
 import torch
 import torch.nn.functional as F
-from timing import HEADER, best_of, row
 from torch import Tensor, nn
 
 import credo
 from credo import likelihoods
 from credo.loop.progress import Report
+from timing import HEADER, best_of, row
 
 
 def dense(*sizes: int, dropout: float = 0.0) -> nn.Sequential:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from timing import HEADER, best_of, row
 from torch import nn
 
 import credo
 from credo import likelihoods, priors
+from timing import HEADER, best_of, row
 
 STEPS = 40
 PROMISES = {"local": 2.2, "reparameterization": 2.5, "flipout": 3.0}
