@@ -128,7 +128,8 @@ def verdict_line(evaluation: Evaluation) -> str:
     if counts[Rating.POOR]:
         return f"{counts[Rating.POOR]} of {len(evaluation.checks)} checks failed: read them before you rely on it."
     if counts[Rating.FAIR]:
-        return f"No check failed; {counts[Rating.FAIR]} of {len(evaluation.checks)} need a look."
+        need = "needs" if counts[Rating.FAIR] == 1 else "need"
+        return f"No check failed; {counts[Rating.FAIR]} of {len(evaluation.checks)} {need} a look."
     return f"All {len(evaluation.checks)} checks are fine."
 
 

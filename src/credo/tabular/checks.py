@@ -142,10 +142,10 @@ def sure_enough(confidence: Tensor, right: Tensor) -> Check:
     said = f"it is {percent(stated)} sure on average and right in {percent(part)} of {len(right):,} held-out rows"
     if abs(part - stated) <= Z * max(error, 0.5 / len(right)):
         return Check(question, Rating.GOOD.value, f"Yes, as far as {len(right):,} rows can tell: {said}.")
-    kind = "too sure of itself" if part < stated else "not sure enough"
     near = abs(part - stated) <= 0.05
+    kind = f"{'a little ' * near}too sure of itself" if part < stated else f"not {'quite ' * near}sure enough"
     rating = Rating.FAIR if near or part > stated else Rating.POOR
-    return Check(question, rating.value, f"It is {'a little ' * near}{kind}: {said}.")
+    return Check(question, rating.value, f"It is {kind}: {said}.")
 
 
 def points_at_mistakes(doubt: Tensor, losses: Tensor, unit: str) -> Check:
