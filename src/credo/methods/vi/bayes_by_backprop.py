@@ -33,10 +33,10 @@ class BayesByBackprop(MeanField):
 
     max_q  E_q[ sum_n log p(y_n | x_n, w) ] - KL(q || prior),   q = prod_i N(w_i; mean_i, softplus(rho_i)^2)
 
-    The expectation is estimated with `samples` draws per step; the KL is exact where the prior allows it and estimated
-    at the same draws where it does not. The number of data comes from the data: there is no KL weight to guess. The
-    gradient is that of the bound per example, so a learning rate means the same for any amount of data; a rule that
-    was stated for the loss summed over a batch needs its learning rate multiplied by the batch size.
+    The expectation is estimated with `samples` draws per step; the KL is exact where the prior allows it (`Normal`,
+    `Laplace`) and estimated by as many draws where it does not. The number of data comes from the data: there is no KL
+    weight to guess. The gradient is that of the bound per example, so a learning rate means the same for any amount of
+    data; a rule that was stated for the loss summed over a batch needs its learning rate multiplied by the batch size.
 
     Args:
         epochs: passes over the data.

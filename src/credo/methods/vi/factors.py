@@ -97,8 +97,10 @@ class Factors:
             scale = {
                 name: self._pulled(of_scale, name, s, precision.get(name), weight) for name, s in self.scale.items()
             }
-            for name, g in scale.items():  # the slope of -log scale, and that of softplus
-                g.addcdiv_(weight, self.scale[name], value=-1.0).mul_(torch.sigmoid(self.rho[name]))
+            spent = {**{draw.name: draw.leaf for draw in self._draws}, **self._variance}
+            for name, g in scale.items():  # the slope of -log scale, and that of softplus, written over a leaf
+                slope = torch.sigmoid(self.rho[name], out=spent[name].detach() if name in spent else None)
+                g.addcdiv_(weight, self.scale[name], value=-1.0).mul_(slope)
         return mean, list(scale.values())
 
     def _pulled(self, tree: Params, name: str, place: Tensor, precision: float | None, weight: Tensor) -> Tensor:
