@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: help demo test test-slow lint format docs bench lock clean
+.PHONY: help demo test test-slow lint format docs figures bench lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,9 +43,14 @@ docs: $(DOCS_INSTALLED) ## the documentation, in site/
 
 bench: $(INSTALLED) ## ratios against plain torch, measured here and now
 	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/python benchmarks/vi.py
 
 lock: $(DOCS_INSTALLED) ## write constraints.txt from what is installed
-	{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | grep -v "^credo" | sed "s/+cpu$$//" | sort -f; } > constraints.new 	$(BIN)/python -m pip freeze --exclude-editable --exclude credo | sed 's/+cpu$$//' | sort -f > constraints.txt	$(BIN)/python -m pip freeze --exclude-editable --exclude credo | sed 's/+cpu$$//' | sort -f > constraints.txt mv constraints.new constraints.txt
+	{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > constraints.new
+	mv constraints.new constraints.txt
+
+figures: $(INSTALLED) ## the pictures of README and documentation, drawn anew
+	$(BIN)/python docs/gallery.py
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) site runs .pytest_cache .mypy_cache .ruff_cache

@@ -24,19 +24,19 @@ class Model:
     Args:
         net: a module from a tensor to a tensor, or a function without arguments that makes one. It is copied.
         likelihood: None chooses by the targets: class numbers give `Categorical`, other numbers `LearnedGaussian`.
-        prior: of the network's weights; None is `Normal(scale=1.0, fan_in=True)`, whose functions are of order one for
-            standardised inputs whatever the width of the net.
+        prior: of the network's weights; None is `Normal(scale=3.0, fan_in=True)`, which is weak for standardised data
+            whatever the width of the net. (At scale 1 the most probable weights of a small data set are all zero.)
 
     Example:
         >>> from credo import likelihoods, nets
         >>> Model(nets.MLP(1, 1), likelihoods.Gaussian(scale=0.1)).prior
-        Normal(scale=1.0, fan_in=True)
+        Normal(scale=3.0, fan_in=True)
     """
 
     def __init__(self, net: Net | Network, likelihood: Likelihood | None = None, prior: Prior | None = None) -> None:
         self.network = net if isinstance(net, Network) else Network(net)
         self.given_likelihood = likelihood
-        self.prior = prior or Normal(scale=1.0, fan_in=True)
+        self.prior = prior or Normal(scale=3.0, fan_in=True)
 
     @property
     def likelihood(self) -> Likelihood:

@@ -1,0 +1,36 @@
+"""Draws the pictures of README and documentation anew: `make figures`.
+
+Each is a figure of an experiment, run at full size; the experiments say in their captions what to see.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from credo.experiments.base import Progress, Size
+from credo.experiments.registry import load
+from credo.experiments.runs import perform
+
+ASSETS = Path(__file__).parent / "assets"
+PICTURES = {
+    "coin": ("beliefs.png",),
+    "line": ("posterior.png", "prediction.png", "mean_field.png"),
+    "sine": ("sine.png", "sine-spread.png", "sine-runs.png"),
+}
+"""Pictures by the experiment that draws them."""
+
+
+def main() -> None:
+    for name, files in PICTURES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            perform(load(name), Size.FULL, Path(folder), 0, Progress())
+            for file in files:
+                kept = ASSETS / (file if file.startswith(name) else f"{name}-{file}")
+                shutil.copyfile(Path(folder) / file, kept)
+                print(f"{name}: {kept.relative_to(ASSETS.parent)}")
+
+
+if __name__ == "__main__":
+    main()
