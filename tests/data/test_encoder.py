@@ -115,6 +115,35 @@ def test_unseen_categories_and_new_holes_at_prediction():
     assert "column 'sold': 4 cell(s) are missing, as none was in training" in told
 
 
+def test_one_note_for_each_column_in_plain_words():
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(generator.normal(size=(ROWS, 3)), columns=["a", "b", "y"])
+    encoder, _ = fitted(frame, target="y")
+    rows = pd.DataFrame({"a": [1.0, np.inf, np.nan, 2.0, 3.0], "b": ["1", "2", "huge", "4", "-inf"]})
+    encoded = encoder.encode(rows)
+    assert encoded.notes == (
+        "column 'a': 1 cell(s) are missing, as none was in training; 1 cell(s) are infinite, as none was in training",
+        "column 'b': 1 cell(s) are no numbers and count as missing (the first: 'huge'); "
+        "1 cell(s) are infinite, as none was in training",
+    )
+    assert encoded.strange.tolist() == [False, True, True, False, True]
+    assert float(encoded.x[4, 1]) < -1e6 < 1e6 < float(encoded.x[1, 0])
+
+
+def test_a_single_row_that_cannot_be_read_at_all_is_refused():
+    generator = np.random.default_rng(0)
+    encoder, _ = fitted(pd.DataFrame(generator.normal(size=(ROWS, 3)), columns=["a", "b", "y"]), target="y")
+    with pytest.raises(DataError, match="no cell of the table can be read"):
+        encoder.encode(pd.DataFrame({"a": ["abc"], "b": ["abc"]}))
+    assert encoder.encode(pd.DataFrame({"a": ["abc"], "b": ["1"]})).strange.tolist() == [True]
+
+
+def test_infinity_counts_as_missing_where_the_table_had_it():
+    encoder, frame = fitted()
+    assert not encoder.encode(frame).strange[[4, 9]].any()
+    assert float(column(encoder, frame, "area").abs().max()) < 10.0
+
+
 def test_codes_that_become_floats_stay_the_same_words():
     """A hole among whole numbers makes pandas read 1 as 1.0; that must be no new category."""
     frame = pd.DataFrame(

@@ -71,6 +71,36 @@ def test_absurd_rows_are_flagged_and_finite(
     assert np.isfinite(found.select_dtypes("number").to_numpy()).all()
 
 
+@pytest.mark.parametrize("which", ["numbers", "classes", "single"])
+@pytest.mark.parametrize("cell", [np.nan, np.inf, -np.inf, "abc", "inf"])
+def test_cells_that_training_never_lacked_set_the_flags(
+    which: str, cell: object, rows: pd.DataFrame, request: pytest.FixtureRequest
+) -> None:
+    some = rows.iloc[10:16].reset_index(drop=True).astype({"z": object})
+    some.loc[0, "z"] = cell
+    found = answers(request.getfixturevalue(which), some)
+    assert bool(found["unfamiliar"].iloc[0])
+    assert not found["unfamiliar"].iloc[1:].fillna(False).any()
+    if which == "classes":
+        assert bool(found["abstain"].iloc[0])
+
+
+def test_a_hole_in_a_column_that_had_some_is_nothing_new(numbers: Fitted, rows: pd.DataFrame) -> None:
+    assert not answers(numbers, rows.iloc[10:16].assign(x=np.nan))["unfamiliar"].all()
+
+
+def test_infinity_is_far_away_and_not_the_median(numbers: Fitted, rows: pd.DataFrame) -> None:
+    found = answers(numbers, rows.iloc[10:12].assign(z=np.inf))
+    assert (found["unfamiliarity"] > 3.0).all()
+    assert np.isfinite(found.select_dtypes("number").to_numpy()).all()
+
+
+def test_a_row_without_a_cell_is_flagged_although_holes_are_known(numbers: Fitted, rows: pd.DataFrame) -> None:
+    empty = rows.iloc[10:13].reset_index(drop=True).astype({"colour": object})
+    empty.loc[1] = np.nan
+    assert answers(numbers, empty)["unfamiliar"].tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("which", ["numbers", "classes"])
 def test_ordinary_rows_are_mostly_not_flagged(which: str, rows: pd.DataFrame, request: pytest.FixtureRequest) -> None:
     found = answers(request.getfixturevalue(which), rows)

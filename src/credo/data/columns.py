@@ -7,11 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from credo.data.errors import DataError
 from credo.data.problem import Column, Kind
-from credo.data.values import Floats, Series, days, numbers, words
+from credo.data.values import Floats, Series, days, infinities, numbers, words
 
+Flags = NDArray[np.bool_]
 YEAR, WEEK = 365.2425, 7.0
 
 
@@ -21,10 +23,16 @@ class Block:
 
     Attributes:
         values: (B, number of features).
-        notes: what was strange about the cells, in sentences.
+        absent: whether the cell is missing or cannot be read, (B,).
+        strange: whether it is so in a way that no training cell was, or infinite, (B,).
+        unreadable: whether it is there and cannot be read, (B,).
+        notes: what was strange about the cells, in a sentence at most.
     """
 
     values: Floats
+    absent: Flags
+    strange: Flags
+    unreadable: Flags
     notes: tuple[str, ...] = ()
 
 
@@ -49,13 +57,18 @@ class InputColumn(ABC):
     def encode(self, series: Series) -> Block:
         """The cells as numbers; never NaN."""
 
-    def _block(self, values: list[Floats], absent: np.ndarray, notes: list[str]) -> Block:
+    def _block(self, values: list[Floats], absent: Flags, infinite: Flags, unreadable: Flags, note: str = "") -> Block:
         """The features with the one that says what is missing, and a word about missing cells that are new."""
         if self.missing:
             values = [*values, absent.astype(np.float64)]
-        elif absent.any():
-            notes.append(f"column {self.name!r}: {int(absent.sum())} cell(s) are missing, as none was in training")
-        return Block(np.stack(values, axis=1), tuple(notes))
+        news, empty = [note] if note else [], int((absent & ~unreadable).sum())
+        if empty and not self.missing:
+            news.append(f"{empty} cell(s) are missing, as none was in training")
+        if infinite.any():
+            news.append(f"{int(infinite.sum())} cell(s) are infinite, as none was in training")
+        told = (f"column {self.name!r}: {'; '.join(news)}",) if news else ()
+        strange = infinite | (absent & (not self.missing))
+        return Block(np.stack(values, axis=1), absent, strange, unreadable, told)
 
     def _features(self, *names: str) -> tuple[str, ...]:
         return (*names, f"{self.name} is missing") if self.missing else names
@@ -75,29 +88,34 @@ class NumericColumn(InputColumn):
         mean: of the training cells.
         scale: their standard deviation; one for a constant column.
         median: of the training cells.
+        infinite: whether the table had infinite cells, which then count as missing; where it had none, an infinite
+            cell is larger than all others.
     """
 
     mean: float
     scale: float
     median: float
+    infinite: bool = False
 
     @classmethod
-    def fit(cls, series: Series) -> NumericColumn:
+    def fit(cls, series: Series, infinite: bool) -> NumericColumn:
         values = numbers(series)
         known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
         absent = bool(np.isnan(values).any())
-        return cls(str(series.name), absent, float(known.mean()), spread(known), float(np.median(known)))
+        return cls(str(series.name), absent, float(known.mean()), spread(known), float(np.median(known)), infinite)
 
     @property
     def features(self) -> tuple[str, ...]:
         return self._features(self.name)
 
     def encode(self, series: Series) -> Block:
-        values = numbers(series)
-        absent = np.isnan(values)
-        notes = _strange(series, absent, self.name, "numbers")
-        filled = np.where(absent, self.median, values)
-        return self._block([(filled - self.mean) / self.scale], absent, notes)
+        values, endless = numbers(series), infinities(series)
+        infinite = np.isinf(endless) & (not self.infinite)
+        absent = np.isnan(values) & ~infinite
+        unreadable = absent & series.notna().to_numpy() & ~np.isinf(endless)
+        filled = np.where(infinite, endless, np.where(absent, self.median, values))
+        note = _unreadable(series, unreadable, self.name, "numbers")
+        return self._block([(filled - self.mean) / self.scale], absent, infinite, unreadable, note)
 
 
 @dataclass(frozen=True)
@@ -128,7 +146,8 @@ class CategoryColumn(InputColumn):
         absent = np.array([cell is None for cell in cells], dtype=bool)
         values = [(cells == word).astype(np.float64) for word in self.categories]
         other = 1.0 - np.sum(values, axis=0) - absent
-        return self._block([*values, other], absent, [])
+        none = np.zeros(len(cells), dtype=bool)
+        return self._block([*values, other], absent, none, none)
 
     def unseen(self, series: Series) -> tuple[str, ...]:
         """Words without a feature of their own."""
@@ -175,36 +194,38 @@ class DateColumn(InputColumn):
     def encode(self, series: Series) -> Block:
         values = days(series, self.layout)
         absent = np.isnan(values)
-        notes = _strange(series, absent, self.name, "dates")
+        unreadable = absent & series.notna().to_numpy()
+        note = _unreadable(series, unreadable, self.name, "dates")
         filled = np.where(absent, self.median, values)
         waves = [wave(2 * np.pi * filled / period) for period in self.cycles for wave in (np.sin, np.cos)]
-        return self._block([(filled - self.mean) / self.scale, *waves], absent, notes)
+        none = np.zeros(len(values), dtype=bool)
+        return self._block([(filled - self.mean) / self.scale, *waves], absent, none, unreadable, note)
 
 
-def _strange(series: Series, absent: np.ndarray, name: str, wanted: str) -> list[str]:
-    """A word about cells that are there and cannot be read; an error where most cannot."""
-    strange = absent & series.notna().to_numpy()
+def _unreadable(series: Series, strange: Flags, name: str, wanted: str) -> str:
+    """A word about cells that are there and cannot be read; an error where most of several cannot."""
     count, present = int(strange.sum()), int(series.notna().sum())
     if count == 0:
-        return []
-    first = series[strange].iloc[0]
+        return ""
+    first = str(series[strange].iloc[0])
     if count > present // 2 and present > 1:
         raise DataError(
             f"column {name!r} must hold {wanted}, and {count} of its {present} cells are none (the first: {first!r})"
         )
-    return [f"column {name!r}: {count} cell(s) are no {wanted} and count as missing (the first: {first!r})"]
+    return f"{count} cell(s) are no {wanted} and count as missing (the first: {first!r})"
 
 
-def fit_column(column: Column, series: Series, most: int) -> InputColumn:
+def fit_column(column: Column, series: Series, most: int, infinite: bool) -> InputColumn:
     """The encoding of a column of a used kind.
 
     Args:
         column: what it is.
         series: its training cells.
         most: categories with a feature of their own.
+        infinite: whether the table has infinite cells in this column, in training rows or others.
     """
     if column.kind is Kind.NUMERIC:
-        return NumericColumn.fit(series)
+        return NumericColumn.fit(series, infinite)
     if column.kind is Kind.DATE:
         return DateColumn.fit(series, column.layout)
     return CategoryColumn.fit(series, most)

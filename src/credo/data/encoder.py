@@ -13,11 +13,11 @@ from torch import Tensor
 
 from credo.core.config import decode, encode
 from credo.core.storage import StorageError
-from credo.data.columns import CategoryColumn, DateColumn, InputColumn, NumericColumn, fit_column, spread
+from credo.data.columns import Block, CategoryColumn, DateColumn, Flags, InputColumn, NumericColumn, fit_column, spread
 from credo.data.errors import DataError
-from credo.data.problem import Problem
+from credo.data.problem import Kind, Problem
 from credo.data.task import Task
-from credo.data.values import Series, numbers, words
+from credo.data.values import Series, infinities, numbers, words
 
 VERSION = 1
 """Of the JSON form."""
@@ -90,10 +90,12 @@ class Encoded:
 
     Attributes:
         x: inputs, (B, F).
+        strange: whether a cell is infinite, or had to be made up although none was in training, or all had to be, (B,).
         notes: what was strange about the rows, in sentences.
     """
 
     x: Tensor
+    strange: Flags
     notes: tuple[str, ...]
 
 
@@ -121,7 +123,11 @@ class Encoder:
             most_categories: of one column with a feature of their own; the others share one.
         """
         frame = problem.frame if rows is None else problem.frame.iloc[np.asarray(rows)]
-        inputs = [fit_column(c, frame[c.name], most_categories) for c in problem.columns if c.used]
+        inputs = [
+            fit_column(c, frame[c.name], most_categories, _has_infinite(problem, c.name, c.kind))
+            for c in problem.columns
+            if c.used
+        ]
         left_out = tuple(c.name for c in problem.columns if not c.used)
         return cls(tuple(inputs), _fit_target(problem, frame), left_out)
 
@@ -147,11 +153,12 @@ class Encoder:
             shown = ", ".join(map(repr, absent[:5])) + (" ..." if len(absent) > 5 else "")
             raise DataError(f"the table lacks {len(absent)} column(s) that the model was trained on: {shown}")
         blocks = [column.encode(frame[column.name]) for column in self.inputs]
+        strange = _strange(blocks)
         values = np.concatenate([block.values for block in blocks], axis=1)
         notes = [note for block in blocks for note in block.notes]
         limit = float(np.finfo(np.float32).max)
         x = torch.tensor(values.clip(-limit, limit), dtype=torch.float32)
-        return Encoded(x, (*self._extra(frame), *notes, *self._unseen(frame)))
+        return Encoded(x, strange, (*self._extra(frame), *notes, *self._unseen(frame)))
 
     def _extra(self, frame: pd.DataFrame) -> list[str]:
         known = {column.name for column in self.inputs} | {self.target.name, *self.left_out}
@@ -198,6 +205,19 @@ class Encoder:
             return Encoder(*(decode(data[name], KINDS) for name in ("inputs", "target", "left_out")))
         except (KeyError, TypeError) as error:
             raise StorageError(f"the description of the table's columns is damaged ({error!r})") from None
+
+
+def _has_infinite(problem: Problem, name: str, kind: Kind) -> bool:
+    # all rows: what the table holds on either side of a split is no surprise later
+    return kind is Kind.NUMERIC and bool(np.isinf(infinities(problem.frame[name])).any())
+
+
+def _strange(blocks: list[Block]) -> Flags:
+    """Rows with a cell unlike all of training, and rows without a single cell that can be used."""
+    if np.all([block.unreadable for block in blocks]):
+        raise DataError("no cell of the table can be read as in training: are the columns mixed up?")
+    empty = np.all([block.absent for block in blocks], axis=0)
+    return np.asarray(np.any([block.strange for block in blocks], axis=0) | empty)
 
 
 def _fit_target(problem: Problem, frame: pd.DataFrame) -> NumericTarget | ClassTarget:

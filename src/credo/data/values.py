@@ -42,16 +42,25 @@ def numbers(series: Series) -> Floats:
 
     Text may have a currency sign or a per cent sign, and commas between thousands.
     """
-    if pd.api.types.is_timedelta64_dtype(series):
-        values = series.dt.total_seconds().to_numpy(dtype=np.float64, na_value=np.nan)
-    elif is_number(series) or is_flag(series):
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    else:
-        text = series.astype("object").where(series.notna(), "").astype(str).str.strip()
-        text = text.str.replace(r"^([+-]?)[$€£]\s*|\s*[%€]$", r"\1", regex=True)
-        text = text.str.replace(r"(?<=\d),(?=\d{3}(\D|$))", "", regex=True)
-        values = pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    values = _read(series)
     return np.where(np.isfinite(values), values, np.nan)
+
+
+def infinities(series: Series) -> Floats:
+    """Plus or minus infinity where cells are infinite, zero elsewhere."""
+    values = _read(series)
+    return np.where(np.isinf(values), values, 0.0)
+
+
+def _read(series: Series) -> Floats:
+    if pd.api.types.is_timedelta64_dtype(series):
+        return np.asarray(series.dt.total_seconds().to_numpy(dtype=np.float64, na_value=np.nan))
+    if is_number(series) or is_flag(series):
+        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    text = series.astype("object").where(series.notna(), "").astype(str).str.strip()
+    text = text.str.replace(r"^([+-]?)[$€£]\s*|\s*[%€]$", r"\1", regex=True)
+    text = text.str.replace(r"(?<=\d),(?=\d{3}(\D|$))", "", regex=True)
+    return np.asarray(pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def placeholders(series: Series) -> int:

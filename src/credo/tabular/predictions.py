@@ -54,7 +54,9 @@ def answer(
     For numbers the columns are mean, stddev, lower, upper (the equal-tailed interval of the level), epistemic and
     aleatoric (variances, which add up to stddev squared). For classes they are label, a probability for each class,
     epistemic (mutual information) and aleatoric (expected entropy, both in nats), and abstain. For both there are
-    unfamiliar, a flag, and unfamiliarity, its score, which is above 1 where the flag is set.
+    unfamiliar, a flag, and unfamiliarity, a score: the flag is set where the score is above 1, and where a cell is
+    infinite, or is missing or cannot be read in a column that was complete in training. What stands in for such a cell
+    is ordinary, so that the networks agree about it and their error bars are too tight.
 
     Args:
         posterior: in standardised units.
@@ -76,6 +78,9 @@ def answer(
         _columns(predict_exactly(posterior, x), encoder, evaluation, level, risk) for x in torch.split(encoded.x, CHUNK)
     ]
     frame = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
+    for flag in ("unfamiliar", "abstain"):
+        if flag in frame:
+            frame[flag] = frame[flag] | encoded.strange
     return Answers(frame, encoded.notes)
 
 
