@@ -13,7 +13,7 @@ import credo
 from credo import likelihoods, priors
 from credo.core.trees import ParameterInfo, Params, Variables
 from credo.methods.vi.divergence import divergence
-from credo.methods.vi.factors import Factors
+from credo.methods.vi.factors import Drawn, Factors
 from credo.posteriors import DiagonalGaussian
 from credo.priors.entropy import entropy
 
@@ -134,7 +134,7 @@ def test_a_step_s_divergence_has_the_kl_as_its_expectation(prior: priors.Prior, 
     draws = 20_000
     many = Factors(mean.repeat(draws), {name: r.expand(draws, *r.shape[1:]).clone() for name, r in rho.items()})
     with torch.no_grad():
-        kl = divergence(credo.Target(model, 10), many, [{}], credo.Stream(3), of_points=True).kl
+        kl = divergence(credo.Target(model, 10), many, [Drawn({})], credo.Stream(3), of_points=True).kl
     drawn = posterior.draw(draws, seed=5).variables.params
     difference = posterior.log_prob(drawn) - credo.Target(model, 10).log_prior(drawn)
     error = (kl.var() / draws + difference.var() / draws).sqrt()

@@ -11,7 +11,7 @@ from torch import Tensor
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.methods.vi.estimators import Estimator
-from credo.methods.vi.factors import Factors
+from credo.methods.vi.factors import Drawn, Factors
 from credo.methods.vi.layers import Layer, Perturbation, Perturbed, find_layers
 from credo.model import Batch, Target, likelihood_params
 from credo.nets.dropout import Masked, draw_masks
@@ -28,16 +28,16 @@ class ByLayer(Estimator, Perturbation):
     """For notes."""
 
     @abstractmethod
-    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> Brought:
-        """What the perturbation needs for each layer."""
+    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
+        """What the perturbation needs for each layer, and the deviations from the mean that are among it."""
 
-    def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Params]:
+    def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Drawn]:
         network = target.model.network
         x = batch.x[0] if batch.own else batch.x
         layers = _uncertain(find_layers(network, q.centre, x), q.scale)
         covered = {name for layer in layers for name in layer.names}
         rest = q.draw((name for name in q.scale if name not in covered), noise.child("weights"))
-        own = self.bring(layers, q, batch.examples, noise.child("layers"))
+        own, deviations = self.bring(layers, q, batch.examples, noise.child("layers"))
         sites = network.trace(q.centre, x).sites
         members, device = q.centre.members, q.centre.device
         masks = draw_masks(sites, noise.child("network", "dropout"), members, batch.examples, network.dtype, device)
@@ -53,7 +53,7 @@ class ByLayer(Estimator, Perturbation):
         flat = [*masks, *(t for tensors in own for t in tensors)]
         outputs = network.train(variables, batch.x, flat, target.plan, own_x=batch.own, around=around)
         each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(variables.params))
-        return each, rest
+        return each, Drawn(rest, deviations)
 
     def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:
         layers = _uncertain(find_layers(network, variables, x), uncertain)

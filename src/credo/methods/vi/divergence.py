@@ -10,7 +10,7 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Params
-from credo.methods.vi.factors import Factors
+from credo.methods.vi.factors import Drawn, Factors
 from credo.model import Target, likelihood_params
 from credo.priors.entropy import entropy
 
@@ -34,13 +34,13 @@ class Divergence:
         return -self.entropy - self.expected_log_prior.detach()
 
 
-def divergence(target: Target, q: Factors, drawn: Sequence[Params], noise: Stream, *, of_points: bool) -> Divergence:
+def divergence(target: Target, q: Factors, drawn: Sequence[Drawn], noise: Stream, *, of_points: bool) -> Divergence:
     """Of q from the prior of the weights and of the likelihood's own parameters.
 
     Args:
         target: whose prior it is.
         q: the leaves of the step.
-        drawn: for each draw of the step, the weights that are known already.
+        drawn: for each draw of the step, what is known of the weights already.
         noise: for those that are not, where a prior has no closed form.
         of_points: whether parameters without a distribution feel their prior.
     """
@@ -62,10 +62,11 @@ def divergence(target: Target, q: Factors, drawn: Sequence[Params], noise: Strea
         return Divergence(entropy(q.scale), expected, precision)
 
 
-def _completed(q: Factors, needed: Sequence[str], known: Params, noise: Stream) -> Params:
+def _completed(q: Factors, needed: Sequence[str], known: Drawn, noise: Stream) -> Params:
     """All parameters, with draws of the needed ones."""
-    missing = [name for name in needed if name not in known]
-    return {**q.mean, **known, **q.draw(missing, noise)}
+    around = {name: q.mean[name] + known.deviations[name] for name in needed if name in known.deviations}
+    missing = [name for name in needed if name not in known.whole and name not in around]
+    return {**q.mean, **known.whole, **around, **q.draw(missing, noise)}
 
 
 def _average(values: Sequence[Tensor | float]) -> Tensor:

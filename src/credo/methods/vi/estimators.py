@@ -8,8 +8,8 @@ from collections.abc import Collection
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.core.trees import Params, Variables
-from credo.methods.vi.factors import Factors
+from credo.core.trees import Variables
+from credo.methods.vi.factors import Drawn, Factors
 from credo.model import Batch, Target
 from credo.nets.network import Network
 
@@ -21,7 +21,7 @@ class Estimator(ABC):
     """
 
     @abstractmethod
-    def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Params]:
+    def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Drawn]:
         """One estimate of E_q[log p(y_b | x_b, w)] for each example, (M, B), and what was drawn of the weights for it.
 
         Args:

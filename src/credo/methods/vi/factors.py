@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,19 @@ class _Draw:
     leaf: Tensor
     noise: Tensor
     around_mean: bool
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn of the weights for one estimate.
+
+    Attributes:
+        whole: weights, (M, *shape) each.
+        deviations: of weights from their means, (M, *shape) each.
+    """
+
+    whole: Params
+    deviations: Params = field(default_factory=dict)
 
 
 class Factors:

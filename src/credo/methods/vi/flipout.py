@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
+from credo.core.trees import Params
 from credo.methods.vi.by_layer import Brought, ByLayer
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Affine, Layer
@@ -31,12 +32,12 @@ class Flipout(ByLayer):
 
     name = "flipout"
 
-    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> Brought:
+    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
         delta = q.deviate((name for layer in layers for name in layer.names), noise.child("weights"))
         lanes = (q.centre.members, examples)
         shapes = [(*lanes, *layer.per_channel(shape)) for layer in layers for shape in (layer.inputs, layer.outputs)]
         signs = iter(random_signs(shapes, next(iter(q.mean.values())), noise.child("signs")))
-        return [[next(signs), next(signs), *(delta[name] for name in layer.names)] for layer in layers]
+        return [[next(signs), next(signs), *(delta[name] for name in layer.names)] for layer in layers], delta
 
     def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
         incoming, outgoing, of_weight, *of_bias = own

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.core.trees import Variables
+from credo.core.trees import Params, Variables
 from credo.methods.vi.by_layer import Brought, ByLayer
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Affine, Layer, find_layers
@@ -33,10 +33,10 @@ class LocalReparameterization(ByLayer):
 
     name = "local reparameterisation"
 
-    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> Brought:
+    def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
         shapes = {layer.weight: (q.centre.members, examples, *layer.outputs) for layer in layers}
         standard = noise.normal_like({name: q.mean[name].new_empty(()).expand(s) for name, s in shapes.items()})
-        return [[standard[layer.weight], *map(q.variance, layer.names)] for layer in layers]
+        return [[standard[layer.weight], *map(q.variance, layer.names)] for layer in layers], {}
 
     def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
         noise, of_weight, *of_bias = own

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.core.trees import Params, Variables
+from credo.core.trees import Variables
 from credo.methods.vi.estimators import Estimator
-from credo.methods.vi.factors import Factors
+from credo.methods.vi.factors import Drawn, Factors
 from credo.model import Batch, Target
 
 
@@ -20,7 +20,7 @@ class Reparameterization(Estimator):
     Reference: C. Blundell et al., "Weight uncertainty in neural networks", 2015, https://arxiv.org/abs/1505.05424
     """
 
-    def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Params]:
+    def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Drawn]:
         drawn = q.draw(q.scale, noise.child("weights"))
         variables = Variables({**q.mean, **drawn}, q.buffers)
-        return target.training_log_likelihood(variables, batch, noise.child("network")), drawn
+        return target.training_log_likelihood(variables, batch, noise.child("network")), Drawn(drawn)
