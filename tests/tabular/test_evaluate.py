@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from credo.cli.pipeline import Fitted
 from credo.core.storage import StorageError
 from credo.metrics import risk_coverage_of_losses
 from credo.tabular.evaluate import POINTS, _thinned
-from credo.tabular.evaluation import Evaluation, Rejection
+from credo.tabular.evaluation import Evaluation
 
 
 @pytest.mark.parametrize("which", ["numbers", "classes", "single"])
@@ -77,27 +76,6 @@ def test_the_most_doubtful_rows_come_first(numbers: Fitted) -> None:
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == by_row.max()
     assert [name for name, _ in doubtful[0].features] == ["x", "z", "colour"]
-
-
-def brute_threshold(doubt: np.ndarray, losses: np.ndarray, risk: float) -> float | None:
-    """The largest doubt such that all rows of no more doubt have no more than this risk on average."""
-    if losses.mean() <= risk:
-        return math.inf
-    fine = [d for d in np.unique(doubt) if losses[doubt <= d].mean() <= risk]
-    return max(fine, default=None)
-
-
-@pytest.mark.parametrize("risk", [0.0, 0.05, 0.2, 1.0])
-def test_thresholds_against_brute_force(risk: float) -> None:
-    rng = np.random.default_rng(3)
-    doubt = rng.integers(0, 30, 200) / 30.0  # with many ties
-    losses = (rng.random(200) < doubt / 2).astype(float)
-    curve = _thinned(risk_coverage_of_losses(doubt, losses))
-    assert curve.threshold(risk) == brute_threshold(doubt, losses, risk)
-
-
-def test_no_threshold_where_all_doubt_is_too_much() -> None:
-    assert Rejection((0.5, 1.0), (0.3, 0.4), (0.1, 0.2)).threshold(0.05) is None
 
 
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -86,21 +85,6 @@ class Rejection:
     kept: Floats
     risk: Floats
     doubt: Floats
-
-    def threshold(self, risk: float) -> float | None:
-        """The largest doubt at which the risk of what is kept is no more than this.
-
-        Infinity where all rows may be kept, None where none may.
-
-        Example:
-            >>> curve = Rejection((0.5, 1.0), (0.0, 0.1), (0.2, 0.6))
-            >>> curve.threshold(0.05), curve.threshold(0.1)
-            (0.2, inf)
-        """
-        if self.risk[-1] <= risk:
-            return math.inf
-        fine = [d for d, r in zip(self.doubt, self.risk, strict=True) if r <= risk]
-        return max(fine, default=None)
 
     def risk_at(self, kept: float) -> float:
         """The risk when at least this part is kept."""

@@ -14,8 +14,10 @@ from torch import Tensor
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
+from credo.tabular.checks import percent
 from credo.tabular.evaluation import Evaluation
 from credo.tabular.familiarity import disagreement
+from credo.tabular.guarantee import ERROR, rows_needed, safe_doubt
 
 RISK = 0.05
 """Part of mistakes among decided rows, when the user does not say."""
@@ -64,7 +66,8 @@ def answer(
         evaluation: of the held-out rows, from which come the thresholds.
         rows: with the columns of the training table.
         level: of the intervals.
-        risk: part of mistakes among the decided rows that is acceptable; without meaning for numbers.
+        risk: part of mistakes among the decided rows that is acceptable, kept with a probability of 90 % for rows like
+            the held-out ones (`safe_doubt`); without meaning for numbers.
 
     Raises:
         DataError: if the rows do not have the columns of the training table.
@@ -81,7 +84,7 @@ def answer(
     for flag in ("unfamiliar", "abstain"):
         if flag in frame:
             frame[flag] = frame[flag] | encoded.strange
-    return Answers(frame, encoded.notes)
+    return Answers(frame, (*encoded.notes, *_undecided(evaluation, risk)))
 
 
 def predict_exactly(posterior: Posterior, x: Tensor) -> Predictive:
@@ -127,13 +130,27 @@ def _of_classes(prediction: ClassPredictive, target: ClassTarget) -> Columns:
 
 
 def _abstain(prediction: ClassPredictive, evaluation: Evaluation, apart: Tensor, risk: float) -> Columns:
-    """Doubt above what keeps the risk on held-out rows, or a row of which they say nothing."""
+    """Doubt above what keeps the risk, as far as held-out rows can promise it, or a row of which they say nothing."""
     doubt = 1.0 - prediction.probs.max(-1).values
-    threshold = evaluation.rejection.threshold(risk)
+    threshold = safe_doubt(evaluation.rejection, evaluation.held_out, risk)
     # of equal doubts one may come out a rounding error larger
     doubtful = doubt > (-1.0 if threshold is None else threshold + 1e-9)
     strange = evaluation.familiarity.score(apart) > 1.0
     return {"abstain": (doubtful | strange).numpy()}
+
+
+def _undecided(evaluation: Evaluation, risk: float) -> tuple[str, ...]:
+    """Why no row at all is decided, where none is."""
+    if not evaluation.classes or safe_doubt(evaluation.rejection, evaluation.held_out, risk) is not None:
+        return ()
+    wish = f"all rows are left to a person: that at most {percent(risk)} of the decisions are wrong"
+    needed, sure = rows_needed(risk), percent(1.0 - ERROR)
+    if risk == 0.0:
+        return (f"{wish} cannot be promised; accept some risk",)
+    if needed > evaluation.held_out:
+        few = f"takes at least {needed:,} held-out rows to promise at {sure}, and there were {evaluation.held_out:,}"
+        return (f"{wish} {few}; hold out more rows or accept more risk",)
+    return (f"{wish} cannot be promised at {sure} for any part of the rows; accept more risk",)
 
 
 def _familiarity(evaluation: Evaluation, apart: Tensor) -> Columns:
