@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ from timing import HEADER, best_of, row
 
 def dense(*sizes: int, dropout: float = 0.0) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for i, (wide, narrow) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (wide, narrow) in enumerate(pairwise(sizes)):
         layers.append(nn.Linear(wide, narrow))
         if i < len(sizes) - 2:
             layers += [nn.ReLU()] + ([nn.Dropout(dropout)] if dropout else [])

@@ -22,6 +22,7 @@ from credo.loop.batches import Source, tensor_source
 from credo.loop.checkpoints import Checkpoint, Checkpoints
 from credo.loop.loaders import LoaderSource
 from credo.loop.progress import Listener, listener
+from credo.loop.response import unresponsive
 from credo.loop.run import Loop, Surroundings
 from credo.loop.start import Start, start_tensors, started
 from credo.loop.validation import Validation
@@ -101,6 +102,7 @@ def fit(
         posterior = method.posterior(loop.target, ending.state)
     if ending.unfinished is not None:
         warnings.warn(ending.unfinished, CredoWarning, stacklevel=2)
+    flat = unresponsive(loop.target, method.current(ending.state), *run.source.example)
     record = Record(
         method=recorded,
         seed=seed,
@@ -108,7 +110,7 @@ def fit(
         plan=f"{chosen.value} ({reason})",
         seconds=ending.seconds,
         finished=ending.unfinished is None,
-        notes=(*run.notes, *ending.notes, *([ending.unfinished] if ending.unfinished else [])),
+        notes=(*run.notes, *ending.notes, *(note for note in (flat, ending.unfinished) if note)),
         history=ending.history,
     )
     return replace(posterior, record=record)
