@@ -1,0 +1,90 @@
+"""The figures of Bayes by Backprop on images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from credo.experiments.base import Claim, Figure
+from credo.experiments.classifiers import EDGES, Result
+from credo.reports.style import BLACK, BLUE, COLOURS, GREY, ORANGE, drawing
+
+SHOWN = {
+    "plain": ("keras-sgd-400", "sgd-400", "digits-sgd"),
+    "dropout": ("keras-dropout-400", "dropout-400", "digits-dropout"),
+    "Bayes by Backprop": ("notebook-400-228", "digits-sparse"),
+    "Bayes by Backprop, sparse": ("sparse-1200",),
+}
+"""Rows whose weights are drawn, by what they are called: the first that is there."""
+
+
+def draw_all(folder: Path, found: Mapping[str, Result], claims: Mapping[str, Claim]) -> tuple[Figure, ...]:
+    """Every figure that the rows allow."""
+    figures = [densities(folder, found)]
+    compared = [name for name in found if isinstance(getattr(claims.get(name), "published", None), float)]
+    if compared:
+        figures.append(errors(folder, [found[name] for name in compared], claims))
+    if any(result.pruned for result in found.values()):
+        figures.append(pruning(folder, [result for result in found.values() if result.pruned]))
+    return tuple(figures)
+
+
+def densities(folder: Path, found: Mapping[str, Result]) -> Figure:
+    """The weights of networks that were trained in different ways, as in the notebook and in figure 3 of the paper."""
+    centres, width = (EDGES[:-1] + EDGES[1:]) / 2, float(EDGES[1] - EDGES[0])
+    with drawing(folder / "weights.png") as figure:
+        axes = figure.subplots()
+        for (label, names), colour in zip(SHOWN.items(), COLOURS, strict=False):
+            result = next((found[name] for name in names if name in found), None)
+            if result is not None:
+                heights = [n / (sum(result.counts) * width) for n in result.counts]
+                axes.plot(centres, heights, color=colour, label=f"{label} ({result.name})")
+        axes.set(xlabel="weight", ylabel="density (log scale)", yscale="log", xlim=(-0.45, 0.45))
+        figure.legend(loc="outside upper center", ncols=2)
+    caption = (
+        "The weights after training; for Bayes by Backprop one draw. The bins at both ends, which hold all that lies "
+        "beyond, are left out."
+    )
+    return Figure("weights.png", caption)
+
+
+def errors(folder: Path, results: Sequence[Result], claims: Mapping[str, Claim]) -> Figure:
+    """Our errors beside the published ones."""
+    shown = [result for result in results if result.finished]
+    with drawing(folder / "errors.png", 7.0, 0.32 * len(shown) + 1.6) as figure:
+        axes = figure.subplots()
+        for place, result in enumerate(reversed(shown)):
+            published = float(claims[result.name].published)
+            bar = 2 * math.sqrt(published * (100 - published) / 10_000)
+            axes.errorbar(published, place, xerr=bar, fmt="s", color=GREY, capsize=3, label=_once("published", place))
+            values = result.at_mean if result.name.startswith("notebook") else result.drawn
+            axes.plot(values, [place] * len(values), "o", color=BLUE, alpha=0.8, label=_once("ours, each run", place))
+        axes.set_yticks(range(len(shown)), [result.name for result in reversed(shown)])
+        axes.set_xlabel("test error (%)")
+        figure.legend(loc="outside upper center", ncols=2)
+    caption = "Bars are two standard errors of 10,000 test images: what chance alone does to one published run."
+    return Figure("errors.png", caption)
+
+
+def pruning(folder: Path, results: Sequence[Result]) -> Figure:
+    """Error against the part of the weights that is removed."""
+    with drawing(folder / "pruning.png") as figure:
+        axes = figure.subplots()
+        for result, colour in zip(results, (BLUE, ORANGE, BLACK, *COLOURS), strict=False):
+            parts = [0.0, *(100 * float(part) for part in result.pruned)]
+            values = [fmean(result.at_mean), *(fmean(errors) for errors in result.pruned.values())]
+            axes.plot(parts, values, "o-", color=colour, label=result.name)
+        axes.set(xlabel="weights removed, lowest signal to noise first (%)", ylabel="test error (%, log scale)")
+        axes.set_yscale("log")
+        figure.legend(loc="outside upper center", ncols=3)
+    caption = (
+        "Where training has brought the scales to their optimum, most weights say little and can go; where it has not, "
+        "the ratio of signal to noise does not tell which."
+    )
+    return Figure("pruning.png", caption)
+
+
+def _once(label: str, place: int) -> str | None:
+    return label if place == 0 else None
