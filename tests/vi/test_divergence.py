@@ -211,3 +211,30 @@ def test_a_scale_mixture_is_finite_for_large_weights_in_single_precision() -> No
     torch.testing.assert_close(prior.log_prob_each({"w": w}, layout)["w"][0, 3:], wide[0, 3:])  # the wide part alone
     by_mean_of_logs = 0.25 * priors.Normal(1.0).log_density(w) + 0.75 * priors.Normal(math.exp(-8.0)).log_density(w)
     assert float(by_mean_of_logs[0, -1].detach()) < -1e11  # the twin that averages logarithms
+
+
+def test_a_scale_mixture_has_every_derivative_of_its_density() -> None:
+    """Its density is a function of its own making: first and second order, by members, forwards and backwards."""
+    prior = priors.ScaleMixture(0.3, 1.0, 0.05)
+    w = (0.3 * credo.Stream(0).normal(7, dtype=torch.float64)).requires_grad_()
+
+    def by_torch(t: Tensor) -> Tensor:
+        scales = torch.tensor([1.0, 0.05], dtype=torch.float64)
+        parts = MixtureSameFamily(
+            torch.distributions.Categorical(torch.tensor([0.3, 0.7]).double()), Normal(0.0, scales)
+        )
+        return parts.log_prob(t).sum()
+
+    def ours(t: Tensor) -> Tensor:
+        return prior.log_density(t).sum()
+
+    assert torch.autograd.gradcheck(ours, w)
+    assert torch.autograd.gradgradcheck(ours, w)
+    point, rows = w.detach(), torch.stack([w.detach(), 2.0 * w.detach()])
+    torch.testing.assert_close(ours(point), by_torch(point))
+    torch.testing.assert_close(torch.func.hessian(ours)(point), torch.func.hessian(by_torch)(point))
+    torch.testing.assert_close(
+        torch.func.vmap(torch.func.grad(ours))(rows), torch.func.vmap(torch.func.grad(by_torch))(rows)
+    )
+    forward, exact = (torch.func.jvp(f, (point,), (point,))[1] for f in (ours, by_torch))
+    torch.testing.assert_close(forward, exact)

@@ -4,11 +4,51 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from credo.priors.base import ElementwisePrior, check_scale
+
+Pair = tuple[float, float]
+
+
+class _LogMixture(torch.autograd.Function):
+    """log sum_k mass_k N(w; 0, 1 / precision_k), whose own graph would read and write large weights a dozen times."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(w: Tensor, precisions: Pair, log_masses: Pair) -> Tensor:
+        square = w.square()
+        first, second = (log_mass - 0.5 * math.log(2.0 * math.pi) for log_mass in log_masses)
+        wide = (square * (-0.5 * precisions[0])).add_(first)
+        return torch.logaddexp(wide, square.mul_(-0.5 * precisions[1]).add_(second))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
+        ctx.numbers = inputs[1:]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        slope = _LogMixture.slope(ctx.saved_tensors[0], *ctx.numbers)
+        return (slope * gradients[0] if torch.is_grad_enabled() else slope.mul_(gradients[0])), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        return _LogMixture.slope(ctx.saved_tensors[0], *ctx.numbers) * tangents[0]
+
+    @staticmethod
+    def slope(w: Tensor, precisions: Pair, log_masses: Pair) -> Tensor:
+        """-w (r precision_1 + (1 - r) precision_2), with the responsibility r = sigmoid(log_1 - log_2)."""
+        apart, offset = precisions[0] - precisions[1], log_masses[0] - log_masses[1]
+        if torch.is_grad_enabled():
+            r = torch.sigmoid(w.square() * (-0.5 * apart) + offset)
+            return -w * (r * apart + precisions[1])
+        return w.square().mul_(-0.5 * apart).add_(offset).sigmoid_().mul_(-apart).sub_(precisions[1]).mul_(w)
 
 
 @dataclass(frozen=True)
@@ -38,10 +78,9 @@ class ScaleMixture(ElementwisePrior):
             raise ValueError(f"weight must lie strictly between 0 and 1, got {self.weight}")
 
     def log_density(self, w: Tensor) -> Tensor:
-        square = w.square()
-        log_1 = square * (-0.5 / self.scale_1**2) + math.log(self.weight / self.scale_1)
-        log_2 = square * (-0.5 / self.scale_2**2) + math.log((1.0 - self.weight) / self.scale_2)
-        return torch.logaddexp(log_1, log_2) - 0.5 * math.log(2 * math.pi)
+        precisions = (1.0 / self.scale_1**2, 1.0 / self.scale_2**2)
+        log_masses = (math.log(self.weight / self.scale_1), math.log((1.0 - self.weight) / self.scale_2))
+        return _LogMixture.apply(w, precisions, log_masses)  # type: ignore[no-untyped-call]
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         wide = torch.rand(shape, generator=generator) < self.weight
