@@ -213,6 +213,7 @@ def test_a_scale_mixture_is_finite_for_large_weights_in_single_precision() -> No
     assert float(by_mean_of_logs[0, -1].detach()) < -1e11  # the twin that averages logarithms
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, in its forward mode
 def test_a_scale_mixture_has_every_derivative_of_its_density() -> None:
     """Its density is a function of its own making: first and second order, by members, forwards and backwards."""
     prior = priors.ScaleMixture(0.3, 1.0, 0.05)
