@@ -37,7 +37,7 @@ def test_it_says_what_it_found_and_how_good_it_is(command: Command, file: Path) 
         "96 rows to learn from, 24 held out",
         "On rows it has never seen",
         "Always answering the mean",
-        "One network alone",
+        "One member alone (it learnt from 80 % of the training rows)",
         "95 % intervals",
         "run/report.html",
         "credo predict run",

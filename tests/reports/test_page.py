@@ -191,7 +191,9 @@ def test_the_summary_has_the_numbers(which: str, results: dict[str, Fitted]) -> 
     first = evaluation.scores[0]
     assert words.score_text(first, first.model) in told
     assert words.score_text(first, first.naive) in told
-    assert ("One network alone" in told) == (first.plain is not None)
+    assert (words.alone(evaluation) in told) == (first.plain is not None)
+    assert ("80" in words.alone(evaluation)) == (which != "single")
+    assert words.alone(replace(evaluation, plain_share=1.0)) == "One network alone"
 
 
 def test_the_verdict_counts_the_checks(results: dict[str, Fitted]) -> None:

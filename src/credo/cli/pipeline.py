@@ -22,7 +22,7 @@ from credo.data.tables import ClassTarget, Encoder, NumericTarget, Task
 from credo.data.values import words
 from credo.estimators.recipes import Numbers, recipe_of, table_model
 from credo.estimators.regressor import FLOOR, BayesianRegressor
-from credo.estimators.training import Told, learn
+from credo.estimators.training import FEW_ROWS, LARGEST_COPY, Told, learn
 from credo.estimators.units import in_units
 from credo.likelihoods import Categorical, HeteroscedasticGaussian
 from credo.posteriors import Posterior
@@ -171,6 +171,7 @@ def _judged(
         target=target.name,
         classes=target.classes if isinstance(target, ClassTarget) else (),
         record=posterior.record,
+        plain_share=_plain_share(posterior, len(trained), x.shape[1]),
     )
     return evaluate(case, found.order.seed)
 
@@ -197,6 +198,14 @@ def _singles(posterior: Posterior) -> Sequence[Posterior]:
         return ()
     each = (points.take([member]) for member in range(points.members))
     return [Draws(posterior.model, one, Draws.uniform(one)) for one in each]
+
+
+def _plain_share(posterior: Posterior, rows: int, features: int) -> float:
+    """Part of the training rows that one network has learnt from: members of an ensemble each hold some out."""
+    members = posterior.point().members
+    if members == 1 or rows < FEW_ROWS:
+        return 1.0
+    return 1.0 - 1.0 / members if rows * features * members <= LARGEST_COPY else 0.9
 
 
 def file_rows(table: Table, problem: Problem) -> NDArray[np.int64]:

@@ -46,6 +46,7 @@ def page(
         tiles=words.tiles(evaluation),
         marks=MARKS,
         scores=_scores(evaluation),
+        alone=words.alone(evaluation),
         has_plain=any(score.plain is not None for score in evaluation.scores),
         figures=pictures(evaluation, history),
         confusion=_confusion(evaluation),

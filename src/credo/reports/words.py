@@ -47,7 +47,7 @@ def _of_numbers(evaluation: Evaluation) -> tuple[str, ...]:
         first += f" Always answering the mean would be off by {_n(rmse.naive)}, so {_less(rmse)}."
     second = f"Its 95 % intervals are {_n(width.model)} wide on average and hold {_p(covered.model)} of these rows."
     if covered.plain is not None:
-        second += f" One network alone is off by {_n(rmse.plain)}, and its intervals hold {_p(covered.plain)}."
+        second += f" {alone(evaluation)} is off by {_n(rmse.plain)}, and its intervals hold {_p(covered.plain)}."
     return first, second
 
 
@@ -57,9 +57,16 @@ def _of_classes(evaluation: Evaluation) -> tuple[str, ...]:
     first += f" Always answering the most frequent class would be right in {_p(accuracy.naive)}."
     second = f"Its stated probabilities are off by {_p(error.model)} on average (expected calibration error)."
     if accuracy.plain is not None:
-        second += f" One network alone is right in {_p(accuracy.plain)} of the cases,"
+        second += f" {alone(evaluation)} is right in {_p(accuracy.plain)} of the cases,"
         second += f" and its Brier score is {_n(brier.plain)} instead of {_n(brier.model)}."
     return first, second
+
+
+def alone(evaluation: Evaluation) -> str:
+    """The single network that the posterior is held against, and how much it has seen."""
+    if evaluation.plain_share == 1.0:
+        return "One network alone"
+    return f"One member alone (it learnt from {percent(evaluation.plain_share)} of the training rows)"
 
 
 def _less(score: Score) -> str:

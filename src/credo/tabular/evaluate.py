@@ -42,6 +42,7 @@ class HeldOut:
         target: name of the column that is predicted.
         classes: names of the classes; empty for numbers.
         record: how training went.
+        plain_share: part of the training rows that a single network learnt from.
     """
 
     prediction: Predictive
@@ -54,6 +55,7 @@ class HeldOut:
     target: str
     classes: tuple[str, ...]
     record: Record
+    plain_share: float = 1.0
 
 
 def evaluate(case: HeldOut, seed: int = 0) -> Evaluation:
@@ -89,6 +91,7 @@ def evaluate(case: HeldOut, seed: int = 0) -> Evaluation:
                 checks.trained_well(case.record.finished, case.record.history, case.record.notes),
             )
         ),
+        plain_share=case.plain_share,
     )
 
 

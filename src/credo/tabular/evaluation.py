@@ -44,7 +44,7 @@ class Score:
         id: name in `credo.metrics`.
         title: in plain words.
         model: of the posterior; None where it is not a finite number.
-        plain: of a single network of the same kind, on average over members; None for a method that is one.
+        plain: of a single network of the posterior, on average over members; None for a method that is one.
         naive: of the answer that ignores all inputs.
         better: "lower", "higher", or a number that it should be.
     """
@@ -156,6 +156,8 @@ class Evaluation:
         epistemic_share: part of the average doubt that more data would remove.
         doubtful: the rows with the most epistemic doubt.
         checks: questions with verdicts.
+        plain_share: part of the training rows that a single network learnt from; a member of an ensemble lacks those
+            that told it when to stop.
     """
 
     task: str
@@ -172,6 +174,7 @@ class Evaluation:
     epistemic_share: float
     doubtful: tuple[Doubtful, ...]
     checks: tuple[Check, ...]
+    plain_share: float = 1.0
 
     def score(self, name: str) -> Score:
         """The measure of that name."""
