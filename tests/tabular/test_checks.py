@@ -89,6 +89,28 @@ def test_one_confident_class_that_is_always_right_is_fine() -> None:
     assert check.rating == Rating.GOOD.value
 
 
+def simulated(stated: list[float], true: list[float], each: int = 500) -> Check:
+    """Rows of several groups, right in just the parts that are given."""
+    confidence = torch.tensor(stated).repeat_interleave(each)
+    right = torch.cat([torch.arange(each) < round(part * each) for part in true])
+    return checks.sure_enough(confidence, right)
+
+
+def test_errors_that_cancel_on_average_are_seen() -> None:
+    """Sure rows and unsure rows, all right in 80 of 100: the mean confidence is that, and tells nothing."""
+    check = simulated([0.99, 0.61], [0.8, 0.8])
+    assert check.rating == Rating.POOR.value
+    assert "too sure of some" in check.answer
+    assert simulated([0.99, 0.61], [0.99, 0.61]).rating == Rating.GOOD.value
+
+
+def test_a_collapsed_fit_is_poor() -> None:
+    """Accuracy 78 %, confidence 46 %: what it says is of no use."""
+    check = simulated([0.46], [0.78], 200)
+    assert (check.rating, "not sure enough" in check.answer) == (Rating.POOR.value, True)
+    assert simulated([0.70], [0.78], 200).rating == Rating.FAIR.value
+
+
 def gains(shift: float, rows: int = 100) -> list[Check]:
     generator = torch.Generator().manual_seed(3)
     model, naive = torch.randn(2, REPEATS, rows, generator=generator).square()
