@@ -6,6 +6,7 @@ A run that was cut short, or a second run that wants more rows, goes on with wha
 from __future__ import annotations
 
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -120,11 +121,11 @@ class Result:
         weights: of one network.
         at_mean: error of the network at the posterior mean (of the plain network, for a point).
         drawn: error when the probabilities of drawn networks are averaged; as at the mean for a point.
-        log_likelihood: of the test labels, per image in nats, by drawn networks.
+        log_likelihood: of the test labels, per image in nats, by drawn networks; those that are finite.
         pruned: error at the mean by the part of the weights removed, written as in "0.75".
         seconds: of training all members.
         steps: of training.
-        curve: rows of the history, thinned.
+        curve: rows of the history, thinned; those that are finite.
         counts: weights of the first member by the bins between `EDGES`; of one draw, where there is one to draw.
         device: what it was trained on.
         finished: whether training came to its end; it does not if numbers become infinite.
@@ -156,11 +157,13 @@ def train(row: Row, data: Images, seed: int, progress: Progress, device: str) ->
         weights=sum(p[0].numel() for p in each[0].point().params.values()),
         at_mean=[_judged(_at_mean(own), data)[0] for own in each],
         drawn=[error for error, _ in drawn],
-        log_likelihood=[fit for _, fit in drawn],
+        log_likelihood=[fit for _, fit in drawn if math.isfinite(fit)],
         pruned={str(f): [_judged(_at_mean(_pruned(own, f)), data)[0] for own in each] for f in row.pruned},
         seconds=seconds,
         steps=row.method.steps(-(-size // (row.method.batch_size or size))),
-        curve=[dict(line) for line in history[:: max(1, len(history) // CURVE)]],
+        curve=[
+            dict(line) for line in history[:: max(1, len(history) // CURVE)] if all(map(math.isfinite, line.values()))
+        ],
         counts=_counts(each[0]),
         device=device if device == "cpu" else torch.cuda.get_device_name(),
         finished=posterior.record.finished,
@@ -268,4 +271,5 @@ def write(result: Result, row: Row, folder: Path, seed: int) -> None:
     """Keep a result for the next time."""
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     parts = {"settings": row.settings(seed), "environment": environment(), "result": asdict(result)}
-    write_folder(folder / FOLDER, {f"{row.name}.json": json.dumps({"schema": SCHEMA, **parts}) + "\n"}, {})
+    text = json.dumps({"schema": SCHEMA, **parts}, allow_nan=False) + "\n"
+    write_folder(folder / FOLDER, {f"{row.name}.json": text}, {})

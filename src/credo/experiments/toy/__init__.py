@@ -13,7 +13,7 @@ from torch import Tensor
 import credo
 from credo.experiments.base import Cell, Experiment, Figure, Outcome, Progress, Size, Table, uninterrupted
 from credo.experiments.threads import one_thread
-from credo.experiments.toy.problem import RELU, SIGMOID, Entry, Problem, curve
+from credo.experiments.toy.problem import NOISE, RELU, SIGMOID, Entry, Problem, curve
 from credo.reports.figures import predictive_band
 from credo.reports.style import drawing
 
@@ -93,16 +93,13 @@ def _figure(folder: Path, problem: Problem, drawn: Mapping[Entry, Tensor]) -> Fi
     with drawing(folder / "toy.png", 10.0, 4.4) as figure:
         for axes, (entry, draws) in zip(figure.subplots(1, 2, sharey=True), drawn.items(), strict=True):
             functions = draws[:, len(problem.x) :]
+            mean, spread = functions.mean(0), functions.std(0)
+            total, data = (spread.square() + NOISE**2).sqrt(), (problem.x, problem.y)
             predictive_band(
-                axes,
-                grid,
-                functions.mean(0),
-                functions.std(0),
-                data=(problem.x, problem.y),
-                truth=truth,
-                draws=functions[:8],
+                axes, grid, mean, total, epistemic_stddev=spread, draws=functions[:8], data=data, truth=truth
             )
             axes.set(title=f"{entry.activation} units", xlabel="x", ylim=(-15, 15))
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     caption = (
         "Six points, and what Bayes by Backprop believes between and beyond them. Sigmoid units are flat far out, and "
         "so is every drawn function: doubt grows between the points and not outside. With ReLU units it grows outside."

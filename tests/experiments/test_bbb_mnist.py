@@ -1,0 +1,160 @@
+"""Bayes by Backprop on MNIST: the quick size, the settings, and rows that are kept."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import credo
+from credo import priors
+from credo.experiments import registry
+from credo.experiments.base import Progress, Size, Verdict
+from credo.experiments.bbb_mnist.measure import error_of, numbers
+from credo.experiments.bbb_mnist.rows import LONG, MIXTURE, NOTEBOOK, PLAIN, notebook, paper, quick, rows, sparse
+from credo.experiments.classifiers import EDGES, FOLDER, Images, Row, at_full_size, digits, kept, train, trained
+from credo.experiments.runs import Run, perform
+from credo.methods.vi import At, Between, Scattered
+from credo.posteriors import Draws
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "bbb-mnist"
+SHORT = Row("short", 5, credo.BayesByBackprop(epochs=2), pruned=(0.5,), members=2)
+
+
+def few() -> Images:
+    x = credo.Stream(0, ("few",)).normal(40, 6)
+    y = (x[:, 0] > 0).long()
+    return Images(x, y, x[:10], y[:10])
+
+
+def none() -> Images:
+    raise AssertionError("no row should be trained")
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    folder = tmp_path_factory.mktemp("bbb-mnist")
+    return perform(registry.load("bbb-mnist"), Size.QUICK, folder, 0, Progress()), folder
+
+
+def test_quick_run_passes_its_claims(done: tuple[Run, Path]) -> None:
+    verdicts = {j.claim.id: j.verdict for j in done[0].judged if j.verdict is not Verdict.NOT_MEASURED}
+    wanted = {"digits-sgd", "digits-dropout", "digits-sparse", "digits-sparse/0.5"}
+    assert verdicts == dict.fromkeys(wanted, Verdict.AGREES)
+
+
+def test_figures_and_tables(done: tuple[Run, Path]) -> None:
+    run, folder = done
+    assert [row[0] for row in run.tables[0].rows] == [row.name for row in quick()]
+    assert {figure.path for figure in run.figures} == {"weights.png", "pruning.png"}
+    assert all((folder / figure.path).read_bytes().startswith(b"\x89PNG") for figure in run.figures)
+
+
+def test_a_second_run_trains_nothing(done: tuple[Run, Path]) -> None:
+    again = trained(quick(), none, done[1], 0, Progress())
+    ours = {j.claim.id: j.measured for j in done[0].judged if j.measured is not None}
+    assert {name: value for name, value in numbers(again).items() if name in ours} == ours
+
+
+def test_rows_are_kept_for_their_very_settings(tmp_path: Path) -> None:
+    trained([SHORT], few, tmp_path, 0, Progress())
+    assert kept(SHORT, tmp_path, 0) is not None
+    method = credo.BayesByBackprop(epochs=3)
+    others = {"method": method, "prior": priors.ScaleMixture(), "hidden": 6, "pruned": (), "members": 1, "dropout": 0.1}
+    for name, value in others.items():
+        assert kept(replace(SHORT, **{name: value}), tmp_path, 0) is None, name
+    assert kept(SHORT, tmp_path, 1) is None
+
+
+def test_a_row_s_numbers() -> None:
+    data = few()
+    result = train(SHORT, data, 3, Progress(), "cpu")
+    count = 6 * 5 + 5 + 5 * 5 + 5 + 5 * 10 + 10
+    assert (result.weights, sum(result.counts), len(result.counts)) == (count, count, len(EDGES) - 1)
+    assert (result.steps, result.device, result.finished) == (2, "cpu", True)
+    assert [len(each) for each in (result.at_mean, result.drawn, result.pruned["0.5"])] == [2, 2, 2]
+    method = credo.Ensemble(SHORT.method, 2)
+    posterior = credo.fit(SHORT.model(6), (data.x, data.y), method, seed=3, progress=False)
+    each = posterior.point()
+    for member in range(2):
+        own = Draws(posterior.model, each.take([member]), torch.zeros(1)).predict(data.x_test)
+        assert result.at_mean[member] == pytest.approx(100 * float((own.label != data.y_test).double().mean()))
+
+
+def test_a_run_that_diverges_is_a_result(tmp_path: Path) -> None:
+    wild = replace(
+        SHORT, method=credo.MaximumLikelihood(epochs=50, learning_rate=1e30, optimizer=credo.SGD()), pruned=()
+    )
+    result = trained([wild], few, tmp_path, 0, Progress())["short"]
+    assert not result.finished
+    assert kept(wild, tmp_path, 0) == result
+
+
+def test_the_notebook_s_settings() -> None:
+    assert [row.hidden for row in notebook()[:4]] == [200, 400, 800, 1200]
+    assert NOTEBOOK.learning_rate == pytest.approx(1e-3 * 128)
+    assert (NOTEBOOK.epochs, NOTEBOOK.batch_size, NOTEBOOK.samples) == (10, 128, 1)
+    assert (NOTEBOOK.optimizer, NOTEBOOK.initial_mean, NOTEBOOK.initial_rho) == (credo.SGD(), Scattered(0.1), At(-3.0))
+    assert all(row.prior == priors.Normal(1.0) for row in notebook())
+    net = notebook()[1].model(784).network.module
+    assert sum(p.numel() for p in net.parameters()) == 478_410
+
+
+def test_a_step_is_that_of_the_summed_loss() -> None:
+    """lr 0.001 on the batch's summed loss + KL / batches is lr 0.128 on ours, per example."""
+    data = credo.Stream(1).normal(128, 4), credo.Stream(2).permutation(128) % 10
+    net = credo.nets.MLP(4, 10, (3,))
+    model = credo.Model(net, credo.likelihoods.Categorical(), priors.Normal(1.0))
+    tiny = replace(NOTEBOOK, epochs=1, initial_mean=None, initial_rho=At(-30.0))
+    given = {name: p.detach() for name, p in net.named_parameters()}
+    after = credo.fit(model, data, tiny, start=net, progress=False).point().params
+    loss = torch.nn.functional.cross_entropy(net(data[0]), data[1], reduction="sum")
+    kl = 0.5 * sum(p.square().sum() for p in net.parameters())  # the part that depends on the means; one batch
+    for (name, w), slope in zip(given.items(), torch.autograd.grad(loss + kl, list(net.parameters())), strict=True):
+        torch.testing.assert_close(after[name][0], w - 1e-3 * slope, rtol=1e-4, atol=1e-5)  # float32, and a scale of 1e-13
+
+
+def test_the_settings_at_full_length() -> None:
+    assert (LONG.epochs, LONG.schedule, LONG.initial_rho) == (600, credo.StepDecay((0.5,)), Between(-3.5, -3.0))
+    assert (math.log(MIXTURE.scale_1), math.log(MIXTURE.scale_2), MIXTURE.weight) == (0.0, -8.0, 0.75)
+    assert (PLAIN.epochs, PLAIN.learning_rate) == (600, LONG.learning_rate)
+    assert {row.name.split("-")[0] for row in paper()} == {"mixture", "gaussian", "dropout", "sgd"}
+    assert sparse().pruned == (0.5, 0.75, 0.95, 0.98)
+
+
+def test_every_row_has_a_claim_and_every_claim_a_row() -> None:
+    claims = {claim.id.split("/")[0] for claim in registry.load("bbb-mnist").card.claims}
+    assert claims == {row.name for row in (*rows(), *quick())} | {"seconds-400"}
+
+
+def test_the_results_that_were_brought_from_a_gpu_belong_to_these_rows() -> None:
+    names = {path.stem for path in (RESULTS / FOLDER).glob("*.json")}
+    assert {row.name for row in rows() if kept(row, RESULTS, 0) is not None} == names
+    assert len(names) >= 13
+
+
+def test_without_a_gpu_full_size_reads_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    shutil.copytree(RESULTS / FOLDER, tmp_path / FOLDER)
+    run = perform(registry.load("bbb-mnist"), Size.FULL, tmp_path, 0, Progress())
+    by_id = {j.claim.id: j for j in run.judged}
+    result = json.loads((RESULTS / FOLDER / "notebook-400.json").read_text(encoding="utf-8"))["result"]
+    assert by_id["notebook-400"].measured == pytest.approx(sum(result["at_mean"]) / 3)
+    missing = [row.name for row in rows() if kept(row, RESULTS, 0) is None]
+    assert all("no GPU" in by_id[name].reason for name in missing)
+    assert {"weights.png", "errors.png", "pruning.png"} == {figure.path for figure in run.figures}
+    found, reasons = at_full_size([SHORT], none, tmp_path, 0, Progress())
+    assert (found, list(reasons)) == ({}, ["short"])
+
+
+def test_a_worse_network_is_refuted(done: tuple[Run, Path]) -> None:
+    """The broken twin: the same rows after one epoch."""
+    row = replace(quick()[-1], method=replace(quick()[-1].method, epochs=1))  # type: ignore[type-var]
+    error = error_of(train(row, digits(0), 0, Progress(), "cpu"))
+    claim = next(j.claim for j in done[0].judged if j.claim.id == "digits-sparse")
+    assert error > claim.high
