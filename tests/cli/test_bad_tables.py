@@ -27,6 +27,9 @@ REFUSED = {
     "one row": (b"x,z,y\n1,2,3\n", "one row"),
     "too few rows": (b"x,y\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(5)), "at least 10"),
     "a constant target": (b"x,y\n" + b"".join(b"%d.5,3\n" % i for i in range(30)), "nothing to predict"),
+    "a constant target of ones": (b"x,y\n" + b"".join(b"%d.5,1.0\n" % i for i in range(30)), "1 in every row"),
+    "a target of huge numbers": (b"x,y\n" + b"".join(b"%d.5,%de300\n" % (i, i + 3) for i in range(30)), "'y' varies"),
+    "a target of tiny numbers": (b"x,y\n" + b"".join(b"%d.5,%de-300\n" % (i, i + 3) for i in range(30)), "'y' varies"),
     "a target without values": (b"x,y\n" + b"".join(b"%d.5,\n" % i for i in range(30)), "y"),
     "nothing to learn from": (
         b"id,y\n" + b"".join(b"a%d,%d\n" % (i, i % 7) for i in range(30)),
@@ -48,6 +51,27 @@ def test_what_cannot_be_learnt_from_gets_a_sentence(command: Command, content: b
     assert done.stderr.startswith("credo: ")
     assert done.stderr.count("\n") == 1
     assert [path.name for path in Path.cwd().iterdir()] == ["table.csv"]
+
+
+def test_too_few_rows_to_learn_from_get_a_sentence(command: Command, table: pd.DataFrame) -> None:
+    table.head(60).to_csv("table.csv", index=False)
+    done = command("fit", "table.csv", "-t", "y", "--test", "0.99")
+    assert done.exit_code == 2
+    assert "--test 0.99 leaves 1 of 60 rows" in done.stderr
+
+
+def test_columns_of_lists_are_left_out_and_told(command: Command, table: pd.DataFrame) -> None:
+    table.assign(tags=[[1, 2]] * len(table)).to_parquet("table.parquet")
+    done = command("fit", "table.parquet", "-t", "y", "--epochs", "2")
+    assert done.exit_code == 0, done.output
+    assert "column 'tags' is left out: its cells are lists" in done.stdout
+    assert command("predict", "run", "table.parquet").exit_code == 0
+    refused = command("fit", "table.parquet", "-t", "tags", "--out", "other")
+    assert (refused.exit_code, "cannot be predicted" in refused.stderr) == (2, True)
+
+
+def test_inputs_of_huge_and_tiny_numbers_are_no_trouble(command: Command, table: pd.DataFrame) -> None:
+    learnt(command, table.assign(x=table["x"] * 1e300, z=table["z"] * 1e-300))
 
 
 def test_a_file_that_is_not_there_gets_a_sentence(command: Command) -> None:
@@ -100,7 +124,7 @@ def test_nan_and_infinity_are_missing_cells(command: Command, table: pd.DataFram
 def test_a_class_with_one_example_is_left_out_and_told(command: Command, table: pd.DataFrame) -> None:
     table = table.drop(columns="y").rename(columns={"kind": "y"})
     table.loc[3, "y"] = "singular"
-    assert "singular" in learnt(command, table)
+    assert "are left out: 'singular'" in learnt(command, table)
     assert open_run("run").evaluation.classes == ("high", "low")
 
 

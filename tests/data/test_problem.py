@@ -137,7 +137,7 @@ def test_what_is_left_out_is_told():
         ({"x": [1.0], "y": [2.0]}, "has one row"),
         ({"x": NUMBERS[:5], "y": NUMBERS[:5]}, "5 row\\(s\\) with a usable value .* at least 10"),
         ({"x": NUMBERS, "y": [3.0] * ROWS}, "is 3 in every row"),
-        ({"x": NUMBERS, "y": ["a"] * ROWS}, "one class only"),
+        ({"x": NUMBERS, "y": ["a"] * ROWS}, "is 'a' in every row"),
         ({"x": NUMBERS, "y": [np.nan] * ROWS}, "0 row\\(s\\) with a usable value"),
         ({"x": NUMBERS, "y": [f"n{i}" for i in range(ROWS)]}, "60 classes in 60 rows"),
         ({"x": NUMBERS, "y": pd.date_range("2020-01-01", periods=ROWS)}, "holds dates"),

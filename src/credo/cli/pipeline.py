@@ -19,7 +19,7 @@ from credo.data.problem import Kind, Problem, pose
 from credo.data.reading import Table, read_table
 from credo.data.splits import Split, split
 from credo.data.tables import ClassTarget, Encoder, NumericTarget, Task
-from credo.data.values import words
+from credo.data.values import numbers, words
 from credo.estimators.recipes import Numbers, recipe_of, table_model
 from credo.estimators.regressor import FLOOR, BayesianRegressor
 from credo.estimators.training import FEW_ROWS, LARGEST_COPY, Told, learn
@@ -33,6 +33,11 @@ from credo.tabular.evaluation import Evaluation
 from credo.tabular.predictions import answer, predict_exactly
 from credo.tabular.scores import naive_classes, naive_numbers
 from credo.tabular.story import Story, columns_told
+
+LEAST = 8
+"""Rows to learn from."""
+SMALLEST = 1e-100
+"""Targets that vary less, or more than the inverse, have squares that a computer cannot hold."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,31 @@ def find_out(order: Order) -> Found:
     problem = pose(table, order.target, task=order.task, kinds=dict.fromkeys(order.drop, Kind.IDENTIFIER))
     classes = words(problem.frame[order.target]).astype(str) if problem.task is Task.CLASSIFICATION else None
     parts = split(len(problem.frame), test=order.test, seed=order.seed, classes=classes)
+    _check_lesson(problem, parts, order.test)
     return Found(order, table, problem, parts, begin)
+
+
+def _check_lesson(problem: Problem, parts: Split, test: float) -> None:
+    """Refuse before training what would fail after it: too few rows to learn from, or a target without a scale."""
+    if len(parts.train) < LEAST:
+        raise ValueError(
+            f"--test {test:g} leaves {len(parts.train)} of {len(problem.frame)} rows to learn from, and at least "
+            f"{LEAST} are needed: hold out fewer"
+        )
+    if problem.task is Task.CLASSIFICATION:
+        return
+    known = numbers(problem.frame[problem.target])[parts.train]
+    largest, varies = float(np.abs(known).max()), float(np.ptp(known / 2.0)) * 2.0
+    if not SMALLEST < varies <= largest * 2.0 < 1.0 / SMALLEST:
+        raise ValueError(
+            f"column {problem.target!r} varies by {varies:.3g} in the {len(known)} rows to learn from (numbers up to "
+            f"{largest:.3g}), which cannot be computed with: multiply it by a power of ten, or check its unit"
+        )
+    if varies <= 1e-7 * largest:
+        raise ValueError(
+            f"column {problem.target!r} varies by {varies:.3g} around {largest:.3g} in the rows to learn from, too "
+            "little to predict: subtract a constant from it"
+        )
 
 
 def train_and_judge(found: Found, told: Told | None = None) -> Fitted:

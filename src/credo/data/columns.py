@@ -76,8 +76,11 @@ class InputColumn(ABC):
 
 def spread(values: Floats) -> float:
     """Standard deviation, or one where all values are the same up to rounding."""
-    scale = float(values.std())
-    return scale if scale > 1e-9 * float(np.abs(values).max(initial=0.0)) and scale > 0.0 else 1.0
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0:
+        return 1.0
+    relative = float((values / largest).std())  # squares of huge or tiny numbers are no numbers
+    return largest * relative if relative > 1e-9 else 1.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,18 @@ import pandas as pd
 from credo.data.errors import DataError
 from credo.data.reading import Table
 from credo.data.task import Task
-from credo.data.values import NATIVE, Series, date_layout, is_date, is_flag, is_number, numbers, placeholders, words
+from credo.data.values import (
+    NATIVE,
+    Series,
+    date_layout,
+    is_date,
+    is_flag,
+    is_nested,
+    is_number,
+    numbers,
+    placeholders,
+    words,
+)
 
 MIN_ROWS = 10
 """Fewer rows teach nothing that could be tested."""
@@ -127,6 +138,10 @@ def column_of(series: Series, wish: Kind | None = None) -> Column:
         wish: the kind, where the user knows it.
     """
     name, rows = str(series.name), len(series)
+    if is_nested(series):
+        return Column(
+            name, Kind.TEXT, int(series.isna().sum()), 0, why="its cells are lists or tables, no single values"
+        )
     as_numbers = numbers(series) if is_number(series) else None
     missing = int(series.isna().sum()) if as_numbers is None else int(np.isnan(as_numbers).sum())
     distinct = int(series.nunique())
@@ -221,6 +236,8 @@ def _keep_the_only_one(columns: list[Column], frame: pd.DataFrame) -> list[Colum
 def _answered(frame: pd.DataFrame, target: str, task: Task | None, source: str) -> tuple[pd.DataFrame, Task, list[str]]:
     """The rows whose target is known, and what is asked."""
     series, notes = frame[target], []
+    if is_nested(series):
+        raise DataError(f"column {target!r} holds lists or tables, no single values: it cannot be predicted")
     if len(frame) == 1:
         raise DataError(f"{source} has one row: there is nothing to learn from it; at least {MIN_ROWS} are needed")
     task, why = (task, "as you asked") if task is not None else _task_of(series)
@@ -268,7 +285,7 @@ def _without_rare_classes(series: Series, known: np.ndarray, target: str) -> tup
     rare = names[counts < 2]
     if len(rare) == 0 or len(rare) > len(names) // 2:
         return known, []
-    shown = ", ".join(map(repr, rare[:5])) + (" ..." if len(rare) > 5 else "")
+    shown = ", ".join(map(repr, rare[:5].tolist())) + (" ..." if len(rare) > 5 else "")
     note = f"{len(rare)} class(es) of {target!r} have one row only, too few to learn, and are left out: {shown}"
     return known & ~np.isin(labels.astype(str), rare), [note]
 
@@ -281,7 +298,9 @@ def _check_answers(series: Series, task: Task, target: str) -> None:
         return
     distinct = len(set(words(series)))
     if distinct < 2:
-        raise DataError(f"column {target!r} has one class only: there is nothing to predict")
+        cell = words(series)[0]
+        shown = cell if is_number(series) else repr(cell)
+        raise DataError(f"column {target!r} is {shown} in every row: there is nothing to predict")
     if distinct > max(2, len(series) // 2) or distinct > MAX_CLASSES:
         raise DataError(
             f"column {target!r} has {distinct} classes in {len(series)} rows: too many to learn; is it a name or a "

@@ -33,6 +33,11 @@ def is_flag(series: Series) -> bool:
     return bool(pd.api.types.is_bool_dtype(series))
 
 
+def is_nested(series: Series) -> bool:
+    """Whether cells hold several values, as those of a Parquet file may."""
+    return series.dtype == object and any(isinstance(cell, list | tuple | set | dict | np.ndarray) for cell in series)
+
+
 def is_date(series: Series) -> bool:
     return bool(pd.api.types.is_datetime64_any_dtype(series))
 
