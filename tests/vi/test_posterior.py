@@ -161,3 +161,18 @@ def test_runs_that_fail_are_told_so_end_to_end() -> None:
     vague = credo.Model(nn.Linear(4, 1), likelihoods.Gaussian(50.0), priors.Normal(0.1))
     method = credo.BayesByBackprop(epochs=200, learning_rate=0.05, initial_scale=0.1)
     assert any("the posterior is the prior" in note for note in credo.fit(vague, (x, x[:, 0]), method).notes)
+
+
+def test_draws_do_not_depend_on_the_number_of_threads_or_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A net of which a block holds few draws, so that several threads fill one after the other."""
+    monkeypatch.setattr("credo.posteriors.gaussian.BLOCK", 100)
+    posterior, found = posterior_of(members=2), []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
+        found.append(posterior.draw(11, seed=1).variables.params)
+    with torch.inference_mode():
+        found.append(posterior.draw(11, seed=1).variables.params)
+    for name, w in found[0].items():
+        assert torch.equal(w, found[1][name])
+        assert torch.equal(w, found[2][name])
+        assert len(w.flatten(1).unique(dim=0)) == 11  # no block repeats another's noise
