@@ -116,7 +116,7 @@ def test_a_step_is_that_of_the_summed_loss() -> None:
     loss = torch.nn.functional.cross_entropy(net(data[0]), data[1], reduction="sum")
     kl = 0.5 * sum(p.square().sum() for p in net.parameters())  # the part that depends on the means; one batch
     for (name, w), slope in zip(given.items(), torch.autograd.grad(loss + kl, list(net.parameters())), strict=True):
-        torch.testing.assert_close(after[name][0], w - 1e-3 * slope, rtol=1e-4, atol=1e-5)  # float32, and a scale of 1e-13
+        torch.testing.assert_close(after[name][0], w - 1e-3 * slope, rtol=1e-4, atol=1e-5)  # float32, scale 1e-13
 
 
 def test_the_settings_at_full_length() -> None:
