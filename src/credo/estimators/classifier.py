@@ -39,7 +39,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         classes_: the classes, in the order of their probabilities.
         posterior_: credo's posterior, for standardised inputs and class numbers.
         epochs_: passes over the data after which held-out rows were predicted best; None where `method` is an object.
-        held_out_log_likelihood_: mean log probability of the classes that were held out; None if none was.
+        held_out_log_likelihood_: mean log score of the classes that were held out; None if none was.
         n_features_in_: number of columns of X.
 
     Example:

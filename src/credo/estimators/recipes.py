@@ -11,10 +11,14 @@ from credo.methods import MAP, BayesByBackprop, Ensemble, MCDropout, Method
 from credo.methods.checks import check_at_least
 from credo.model import Model
 from credo.nets import MLP
+from credo.priors import Normal, Prior
 
 STEPS = 20_000
 """Steps after which training ends in any case, when the user does not limit the epochs."""
 DROPOUT_RATE = 0.1
+POINT_PRIOR = Normal(3.0, fan_in=True)
+"""Prior of methods that look for the best weights. The most probable weights under a narrow prior are nearly zero where
+there are fewer rows than weights; a wide one only keeps weights from running away, and held-out rows do the rest."""
 CHOOSERS = 5
 """Networks that choose the number of epochs for a method that trains one network."""
 
@@ -85,6 +89,11 @@ class Recipe(ABC):
         """Of the network."""
         return 0.0
 
+    @property
+    def prior(self) -> Prior:
+        """Of the weights."""
+        return POINT_PRIOR
+
     @abstractmethod
     def method(self, epochs: int, rows: int) -> Method:
         """One network's method, for so many epochs."""
@@ -131,6 +140,10 @@ class VariationalRecipe(Recipe):
     """A distribution over the weights of one network; its prior guards against overfitting."""
 
     @property
+    def prior(self) -> Prior:
+        return Normal(1.0, fan_in=True)
+
+    @property
     def watched(self) -> bool:
         return False
 
@@ -158,9 +171,10 @@ def recipe_of(method: str | Method, numbers: Numbers) -> Recipe | Method:
 def table_model(
     inputs: int, outputs: int, likelihood: Likelihood, how: Recipe | Method, hidden: Sequence[int], activation: str
 ) -> Model:
-    """A multilayer perceptron as the recipe needs it, with credo's own prior."""
-    dropout = how.dropout if isinstance(how, Recipe) else 0.0
-    return Model(MLP(inputs, outputs, tuple(hidden), activation, dropout), likelihood)
+    """A multilayer perceptron as the recipe needs it; a method of the user gets credo's own prior."""
+    if isinstance(how, Recipe):
+        return Model(MLP(inputs, outputs, tuple(hidden), activation, how.dropout), likelihood, how.prior)
+    return Model(MLP(inputs, outputs, tuple(hidden), activation), likelihood)
 
 
 def members_of(how: Method, members: int) -> Method:

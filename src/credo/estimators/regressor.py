@@ -19,7 +19,7 @@ from credo.likelihoods import HeteroscedasticGaussian, LearnedGaussian
 from credo.methods import Method
 from credo.predictive import NumericPredictive
 
-FLOOR = 1e-2
+FLOOR = 1e-3
 """The smallest standard deviation of the noise, as a part of that of the target: no table is known better."""
 
 
@@ -44,7 +44,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     Attributes:
         posterior_: credo's posterior, for standardised inputs and targets.
         epochs_: passes over the data after which held-out rows were predicted best; None where `method` is an object.
-        held_out_log_likelihood_: mean log density of the (standardised) targets that were held out; None if none was.
+        held_out_log_likelihood_: mean log score of the (standardised) targets that were held out; None if none was.
         n_features_in_: number of columns of X.
 
     Example:
