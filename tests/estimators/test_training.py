@@ -34,7 +34,8 @@ def test_stopping_saves_the_likelihood_of_a_small_table():
     model = credo.Model(nets.MLP(10, 2, (30, 30)), likelihoods.HeteroscedasticGaussian(0.01))
     plain = credo.Ensemble(credo.MaximumLikelihood(epochs=400, learning_rate=3e-3, batch_size=64), 5)
     overfitted_twin = credo.fit(model, (x, y), plain)
-    good, bad = (metrics.log_likelihood(p, y_test) for p in (stopped, overfitted_twin.predict(x_test)))
+    sure = overfitted_twin.predict(x_test)
+    good, bad = (metrics.log_likelihood(p, y_test) for p in (stopped, sure))
     naive = metrics.log_likelihood(
         credo.predictive.predictive(
             likelihoods.Gaussian(float(y.std())), y.mean().expand(1, 2000, 1), {}, torch.zeros(1)
@@ -42,8 +43,9 @@ def test_stopping_saves_the_likelihood_of_a_small_table():
         y_test,
     )
     assert good > naive
-    assert good > bad + 0.1
-    assert abs(metrics.coverage(stopped, y_test) - 0.95) < 0.04
+    assert good > bad + 1.0
+    assert abs(metrics.coverage(stopped, y_test) - 0.95) < 0.04  # 150 rows: six seeds gave 0.926 to 0.963
+    assert metrics.coverage(sure, y_test) < 0.7
 
 
 def test_each_member_is_looked_at_on_rows_it_has_not_seen():

@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy.stats import norm
 
+import credo
 from credo import likelihoods
-from credo.estimators.units import Standardiser, in_units
+from credo.estimators.units import Standardiser, in_double, in_units
 from credo.predictive import predictive
 
 MEAN, SCALE = np.array([100.0, -3.0]), np.array([7.0, 1e-4])
@@ -49,6 +50,25 @@ def test_against_scipy():
     single = predictive(likelihoods.Gaussian(0.5), torch.ones(1, 1, 1).double(), {}, torch.zeros(1).double())
     ours = in_units(single, np.array([10.0]), np.array([4.0])).log_prob(torch.tensor([13.0]).double())
     assert float(ours) == pytest.approx(norm.logpdf(13.0, 14.0, 2.0), rel=1e-9)
+
+
+def test_in_double_a_row_stands_alone():
+    """In float32 the twin's prediction of a row changes with the rows beside it; in float64 not to 1e-12."""
+    x = torch.randn(200, 6, generator=torch.Generator().manual_seed(0))
+    y = x[:, :1].sin()
+    for method in (
+        credo.DeepEnsemble(2, epochs=2),
+        credo.MCDropout(epochs=2, rate=0.2),
+        credo.BayesByBackprop(epochs=2),
+    ):
+        posterior = credo.fit(credo.nets.MLP(6, 1), (x, y), method, progress=False)
+        precise = in_double(posterior)
+        together, alone = precise.predict(x.double()), precise.predict(x[:1].double())
+        assert torch.allclose(together.mean[:1], alone.mean, rtol=0, atol=1e-12)
+        assert together.mean.dtype == torch.float64
+        if isinstance(method, credo.Ensemble):
+            # the weights have 24 bits, the sums inside the network lose a few
+            assert torch.allclose(posterior.predict(x).mean.double(), together.mean, atol=1e-5)
 
 
 def test_only_gaussians():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from credo.estimators.recipes import Numbers, recipe_of, table_model
 from credo.estimators.training import learn
-from credo.estimators.units import Standardiser
+from credo.estimators.units import Standardiser, in_double
 from credo.likelihoods import Likelihood
 from credo.posteriors import Posterior
 from credo.predictive import Predictive
@@ -47,14 +47,14 @@ class BayesianEstimator(BaseEstimator, ABC):
         self._standardiser = Standardiser.fit(X)
         model = table_model(X.shape[1], outputs, likelihood, how, params["hidden"], params["activation"])
         learnt = learn(model, self._standardiser(X), y, how, seed=seed)
-        self.posterior_ = learnt.posterior
+        self.posterior_, self._precise = learnt.posterior, in_double(learnt.posterior)
         self.epochs_ = learnt.epochs
         self.held_out_log_likelihood_ = learnt.held_out
 
     def _predict(self, X: Any) -> Predictive:  # noqa: N803
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.posterior_.predict(self._standardiser(rows))
+        return self._precise.predict(self._standardiser(rows, torch.float64))
 
     def log_likelihood(self, X: Any, y: Any) -> float:  # noqa: N803
         """Mean log predictive density (or probability) of the targets y at the rows X, in nats."""

@@ -26,7 +26,7 @@ from credo.posteriors import Posterior
 
 FEW_ROWS = 20
 """Below this many rows none is held out."""
-FIRST_LOOK = 20
+FIRST_LOOK = 40
 """Steps before the first look."""
 GROWTH = 1.3
 """Each look comes after so many times the epochs of the look before."""

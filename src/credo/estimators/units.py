@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from credo.core.trees import map_tensors
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian
+from credo.model import Model
+from credo.nets.network import Network
+from credo.posteriors import Posterior
 from credo.predictive import NumericPredictive, Predictive
 
 
@@ -32,10 +37,21 @@ class Standardiser:
         flat = scale <= 1e-9 * np.abs(values).max(0, initial=0.0)  # spread that is only rounding
         return cls(mean, np.where(flat | (scale == 0.0), 1.0, scale))
 
-    def __call__(self, values: NDArray[np.float64]) -> Tensor:
-        """Standardised rows in float32."""
+    def __call__(self, values: NDArray[np.float64], dtype: torch.dtype = torch.float32) -> Tensor:
+        """Standardised rows."""
         limit = float(np.finfo(np.float32).max)
-        return torch.tensor(((values - self.mean) / self.scale).clip(-limit, limit), dtype=torch.float32)
+        return torch.tensor(((values - self.mean) / self.scale).clip(-limit, limit), dtype=dtype)
+
+
+def in_double(posterior: Posterior) -> Posterior:
+    """The same posterior in float64, so that a row's prediction does not depend on the rows beside it.
+
+    In float32 the sums inside a network are grouped by the size of the batch, which shows in the seventh digit.
+    """
+    network = posterior.model.network
+    twin = Network(deepcopy(network.module).double(), network.dropout)
+    precise = map_tensors(lambda _, t: t.double() if t.is_floating_point() else t, posterior)
+    return replace(precise, model=Model(twin, posterior.model.likelihood, posterior.model.prior))
 
 
 def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> NumericPredictive:
