@@ -6,7 +6,8 @@ import torch
 
 import credo
 from credo import likelihoods, metrics, nets
-from credo.estimators import training
+from credo.data.splits import folds
+from credo.estimators import held_out, training
 from credo.estimators.recipes import Numbers, recipe_of, table_model
 from credo.estimators.training import Learnt, Look, learn
 from credo.estimators.units import Standardiser
@@ -64,7 +65,7 @@ def test_each_member_is_looked_at_on_rows_it_has_not_seen():
 def test_held_out_rows_have_no_part_in_training():
     """Change the targets that member 0 holds out: its weights stay the same to the bit, those of others do not."""
     x, y = noisy_table(60, 0)
-    rows = training.folds(60, 5, seed=0).held[0]
+    rows = folds(60, 5, seed=0).held[0]
     other = y.clone()
     other[rows] += 100.0
     before, after = (learnt("ensemble", x, t, Numbers(epochs=5)).posterior.point().params for t in (y, other))
@@ -92,6 +93,67 @@ def test_one_story_of_all_looks():
     assert any("trained without its own part of the rows" in note for note in result.posterior.notes)
     seconds = [row["seconds"] for row in history]
     assert seconds == sorted(seconds)
+
+
+def test_cooling_is_kept_where_it_helps():
+    """Without noise, what is left of the error is the jitter of a constant learning rate, and cooling removes it."""
+    x = torch.randn(1500, 2, generator=torch.Generator().manual_seed(0))
+    looks: list[Look] = []
+    result = learnt("ensemble", x, x[:, :1], Numbers(epochs=20, learning_rate=0.01), told=looks.append)
+    assert result.cooling > 0
+    assert result.epochs == looks[-1].epochs
+    before = max(look.log_likelihood for look in looks[:-1])
+    assert result.held_out > before + 0.1
+    epochs = [row["epoch"] for row in result.posterior.history]
+    assert epochs == [float(e) for e in range(1, result.epochs + 1)]
+    one = learnt("map", x, x[:, :1], Numbers(epochs=20, learning_rate=0.01))
+    assert [row["epoch"] for row in one.posterior.history] == [float(e) for e in range(1, one.epochs + 1)]
+
+
+def test_cooling_is_dropped_where_it_harms():
+    """Targets of pure noise: the longer the worse."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(100, 5, generator=generator), torch.randn(100, 1, generator=generator)
+    looks: list[Look] = []
+    result = learnt("ensemble", x, y, Numbers(learning_rate=0.01), told=looks.append)
+    assert (result.cooling, looks[-1].best) == (0, False)
+    assert result.held_out == max(look.log_likelihood for look in looks)
+
+
+def test_one_row_cannot_outvote_the_others():
+    """Ninety-nine rows say stay; one row that was predicted far off and with certainty shouts louder in plain logs."""
+    x = torch.zeros(100, 1)
+    y = torch.zeros(100, 1)
+    y[0] = 10.0
+    net = nets.MLP(1, 1, ())
+    model = credo.Model(net, likelihoods.Gaussian(0.1))
+    posterior = credo.fit(model, (x, y * 0), credo.MAP(epochs=200, learning_rate=0.05), progress=False)
+    held = held_out.HeldOut((x, y), credo.Batch(x, y), held_out._naive(y), 100)
+    plain_twin = float(credo.Target(posterior.model, 100).log_likelihood(posterior.point(), held.batch).mean())
+    assert held.score(posterior) > 0.8
+    assert plain_twin < -40
+
+
+def test_an_interrupted_training_keeps_the_best_so_far(monkeypatch):
+    x, y = noisy_table(60, 0)
+    calls: list[float | None] = []
+    plain = training.fit
+
+    def short(*args, **options):
+        calls.append(None)
+        return plain(*args, **options, seconds=1e-9 if len(calls) == 3 else None)
+
+    monkeypatch.setattr(training, "fit", short)
+    with pytest.warns(credo.CredoWarning, match="stopped after"):
+        result = learnt("ensemble", x, y, Numbers())
+    assert len(calls) <= 4  # three looks, and cooling where the best of them was finished
+    assert result.held_out is not None
+
+
+def test_nothing_beats_a_score_of_zero_but_more():
+    posterior = credo.fit(nets.MLP(1, 1), (torch.zeros(2, 1), torch.zeros(2, 1)), credo.MAP(epochs=1), progress=False)
+    assert not training._beats(-0.5, Learnt(posterior, 1, 0.0))
+    assert training._beats(0.5, Learnt(posterior, 1, 0.0))
 
 
 def test_one_network_is_trained_again_on_all_rows():
@@ -123,7 +185,7 @@ def test_few_rows_are_not_held_out():
 def test_large_tables_share_one_held_out_part(monkeypatch):
     """Five copies of a large table do not fit: then all members hold out the same tenth."""
     x, y = noisy_table(200, 0)
-    monkeypatch.setattr(training, "LARGEST_COPY", 100)
+    monkeypatch.setattr(held_out, "LARGEST_COPY", 100)
     result = learnt("ensemble", x, y, Numbers(epochs=30))
     assert result.posterior.record.size == 180
     assert result.held_out is not None
@@ -144,7 +206,7 @@ def test_a_method_of_the_user_is_run_as_it_is():
 def test_classes_are_held_out_in_proportion():
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(103, 3, generator=generator), (torch.arange(103) % 10 == 0).long()
-    held = training._held_out(x, y, 5, seed=0)
+    held = held_out.hold_out(x, y, 5, seed=0)
     assert held.batch.y.sum(1).min() >= 2
     assert held.batch.y.sum(1).max() <= 3
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from credo.core.optimizers import Constant, Cosine
 from credo.likelihoods import Likelihood
 from credo.methods import MAP, BayesByBackprop, Ensemble, MCDropout, Method
 from credo.methods.checks import check_at_least
@@ -95,8 +96,8 @@ class Recipe(ABC):
         return POINT_PRIOR
 
     @abstractmethod
-    def method(self, epochs: int, rows: int) -> Method:
-        """One network's method, for so many epochs."""
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        """One network's method, for so many epochs; when cooling, with a learning rate that falls to zero."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,18 @@ class EnsembleRecipe(Recipe):
     def keeps_lanes(self) -> bool:
         return self.numbers.members > 1
 
-    def method(self, epochs: int, rows: int) -> Method:
-        return MAP(epochs, self.numbers.learning_rate, self.numbers.batch(rows))
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        schedule = Cosine() if cooling else Constant()
+        return MAP(epochs, self.numbers.learning_rate, self.numbers.batch(rows), schedule=schedule)
 
 
 @dataclass(frozen=True)
 class MAPRecipe(Recipe):
     """One network, the most probable weights."""
 
-    def method(self, epochs: int, rows: int) -> Method:
-        return MAP(epochs, self.numbers.learning_rate, self.numbers.batch(rows))
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        schedule = Cosine() if cooling else Constant()
+        return MAP(epochs, self.numbers.learning_rate, self.numbers.batch(rows), schedule=schedule)
 
 
 @dataclass(frozen=True)
@@ -131,8 +134,9 @@ class DropoutRecipe(Recipe):
     def dropout(self) -> float:
         return DROPOUT_RATE
 
-    def method(self, epochs: int, rows: int) -> Method:
-        return MCDropout(epochs, self.numbers.learning_rate, self.numbers.batch(rows))
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        schedule = Cosine() if cooling else Constant()
+        return MCDropout(epochs, self.numbers.learning_rate, self.numbers.batch(rows), schedule=schedule)
 
 
 @dataclass(frozen=True)
@@ -147,8 +151,9 @@ class VariationalRecipe(Recipe):
     def watched(self) -> bool:
         return False
 
-    def method(self, epochs: int, rows: int) -> Method:
-        return BayesByBackprop(epochs, self.numbers.learning_rate, self.numbers.batch(rows), estimator="local")
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        rate, batch = self.numbers.learning_rate, self.numbers.batch(rows)
+        return BayesByBackprop(epochs, rate, batch, estimator="local", schedule=Cosine())
 
 
 RECIPES: dict[str, type[Recipe]] = {

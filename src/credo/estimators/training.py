@@ -2,8 +2,9 @@
 
 A network that is trained for too long on a small table is too sure of itself, and so are ensembles of such networks.
 So M networks are trained side by side, each without its own M-th of the rows, and looked at from time to time on the
-rows that each has not seen: every row of the table has a say in when to stop. An ensemble keeps these networks; for
-a method of one network, another is trained on all rows for as many epochs.
+rows that each has not seen: every row of the table has a say in when to stop. Then the learning rate is brought to
+zero, and that is kept where it helps. An ensemble keeps these networks; for a method of one network, another is
+trained in the same way on all rows.
 """
 
 from __future__ import annotations
@@ -11,34 +12,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.data.splits import folds, split
+from credo.estimators.held_out import LARGEST_COPY, HeldOut, hold_out
 from credo.estimators.recipes import Numbers, Recipe, members_of
 from credo.fit import fit
-from credo.loop.batches import PerMember
 from credo.methods import Method
-from credo.model import Batch, Model, Target
+from credo.model import Model
 from credo.posteriors import Posterior
+
+__all__ = ["FEW_ROWS", "LARGEST_COPY", "Learnt", "Look", "Told", "learn"]
 
 FEW_ROWS = 20
 """Below this many rows none is held out."""
+FEW_STEPS = 300
+"""Steps of the training on so few rows."""
 FIRST_LOOK = 40
 """Steps before the first look."""
 GROWTH = 1.3
 """Each look comes after so many times the epochs of the look before."""
 PATIENCE = 3
 """Looks without an improvement that end the training."""
-DOUBT = 0.01
-"""Part of a prediction that knows nothing, which is mixed in where held-out rows are scored: without it, a single row
-that a network is wrongly sure of outweighs all others."""
-NAIVE_SCALE = 3.0
-"""Standard deviation of that prediction for standardised numbers."""
-LARGEST_COPY = 5 * 10**7
-"""Entries of x that may be copied so that each member has its own rows; beyond, all share one held-out part."""
+COOLING = 0.3
+"""Epochs of the cooling, as a part of those before it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Look:
 
     Attributes:
         epochs: passes over the data so far.
-        limit: passes after which training ends in any case.
+        limit: passes after which training ends in any case (and cooling begins).
         log_likelihood: mean guarded log density of held-out targets, under the networks that have not seen them.
         best: whether it is the best so far.
     """
@@ -66,11 +66,13 @@ class Learnt:
         posterior: its record tells of the whole training.
         epochs: passes over the data of the networks that were kept; None where a given method decided.
         held_out: mean guarded log density of held-out targets; None where no row was held out.
+        cooling: how many of the epochs were cooling.
     """
 
     posterior: Posterior
     epochs: int | None
     held_out: float | None
+    cooling: int = 0
 
 
 Told = Callable[[Look], None]
@@ -100,57 +102,115 @@ def learn(
     if isinstance(how, Method):
         return Learnt(fit(model, (x, y), how, seed=seed, device=device, progress=False), None, None)
     limit = how.numbers.limit(len(x))
-    if not how.watched or len(x) < FEW_ROWS:
-        epochs = limit if how.watched is False else min(limit, _first_look(how.numbers, len(x)))
-        return Learnt(_fit_all(model, x, y, how, epochs, seed, device), epochs, None)
-    held = _held_out(x, y, how.lanes, seed)
-    chosen = _watch(model, held, how, limit, seed, device, told)
-    if how.keeps_lanes:
-        return chosen
+    if how.watched and len(x) >= FEW_ROWS:
+        watch = _Watch(model, how, hold_out(x, y, how.lanes, seed), limit, seed, device, told)
+        chosen = watch.cooled(watch.best())
+        return (
+            chosen if how.keeps_lanes else _again_on_all(chosen, _Trainer(model, how, (x, y), len(x), 1, device), seed)
+        )
+    trainer = _Trainer(model, how, (x, y), len(x), how.lanes if how.keeps_lanes else 1, device)
+    epochs = min(limit, _epochs_of(FEW_STEPS, how.numbers, len(x))) if how.watched else limit
+    return Learnt(trainer.train(epochs, seed), epochs, None)
+
+
+def _again_on_all(chosen: Learnt, trainer: _Trainer, seed: int) -> Learnt:
+    """One network on all rows, for as long as was chosen with held-out rows."""
     assert chosen.epochs is not None
-    posterior = _fit_all(model, x, y, how, chosen.epochs, seed, device)
-    note = f"{how.lanes} networks, each without its own part of the rows, chose {chosen.epochs} epochs"
-    return replace(chosen, posterior=_with_notes(posterior, (note,)))
-
-
-def _fit_all(
-    model: Model, x: Tensor, y: Tensor, how: Recipe, epochs: int, seed: int, device: torch.device | str
-) -> Posterior:
-    members = how.lanes if how.keeps_lanes else 1
-    method = members_of(how.method(epochs, len(x)), members)
-    return fit(model, (x, y), method, seed=seed, device=device, progress=False)
+    posterior = trainer.train(chosen.epochs - chosen.cooling, seed)
+    story = _Story().after(posterior, 0)
+    if chosen.cooling:
+        posterior = trainer.train(chosen.cooling, Stream(seed, ("cooling",)).key(), posterior, cooling=True)
+        story = story.after(posterior, chosen.epochs - chosen.cooling)
+    note = f"{trainer.how.lanes} networks, each without its own part of the rows, chose {chosen.epochs} epochs"
+    return replace(chosen, posterior=story.told_by(posterior, note, seed))
 
 
 @dataclass(frozen=True)
-class _HeldOut:
-    """Rows to train on, rows to look at, and the log density of these for who knows nothing."""
+class _Trainer:
+    """Some epochs of a recipe on some rows."""
 
-    data: PerMember | tuple[Tensor, Tensor]
-    batch: Batch
-    naive: Tensor
+    model: Model
+    how: Recipe
+    data: Any
     rows: int
+    lanes: int
+    device: torch.device | str
+
+    def train(self, epochs: int, seed: int, start: Posterior | None = None, *, cooling: bool = False) -> Posterior:
+        method = members_of(self.how.method(epochs, self.rows, cooling=cooling), self.lanes)
+        return fit(self.model, self.data, method, seed=seed, device=self.device, progress=False, start=start)
 
 
-def _held_out(x: Tensor, y: Tensor, lanes: int, seed: int) -> _HeldOut:
-    classes, naive = None if y.is_floating_point() else y.numpy(), _naive(y)
-    if x.numel() * lanes <= LARGEST_COPY:
-        parts = folds(len(x), lanes, seed=seed, classes=classes)
-        kept, held = torch.from_numpy(parts.kept), torch.from_numpy(parts.held)
-        return _HeldOut(PerMember(x[kept], y[kept]), Batch(x[held], y[held], own=True), naive[held], kept.shape[1])
-    part = split(len(x), test=0.1, seed=seed, classes=classes)
-    kept, held = torch.from_numpy(part.train), torch.from_numpy(part.test)
-    return _HeldOut((x[kept], y[kept]), Batch(x[held], y[held]), naive[held], len(kept))
+class _Watch:
+    """Training from look to look, until looks bring nothing better."""
+
+    def __init__(
+        self,
+        model: Model,
+        how: Recipe,
+        held: HeldOut,
+        limit: int,
+        seed: int,
+        device: torch.device | str,
+        told: Told | None,
+    ) -> None:
+        self.how, self.held, self.limit, self.seed = how, held, limit, seed
+        self.trainer = _Trainer(model, how, held.data, held.rows, how.lanes, device)
+        self.told = told or (lambda look: None)
+        self.story = _Story()
+
+    def best(self) -> Learnt:
+        """The networks of the best look."""
+        posterior: Posterior | None = None
+        best: Learnt | None = None
+        done = since = 0
+        first = _epochs_of(FIRST_LOOK, self.how.numbers, self.held.rows)
+        for look, epochs in enumerate(_looks(first, self.limit)):
+            posterior = self.trainer.train(epochs - done, Stream(self.seed, ("look", look)).key(), posterior)
+            score = self.held.score(posterior)
+            self.story = self.story.after(posterior, done, score)
+            done = epochs
+            better = _beats(score, best)
+            if best is None or better:
+                best = Learnt(posterior, epochs, score)
+            since = 0 if better else since + 1
+            self.told(Look(epochs, self.limit, score, better))
+            if since >= PATIENCE or not math.isfinite(score) or not posterior.record.finished:
+                break
+        assert best is not None
+        return best
+
+    def cooled(self, best: Learnt) -> Learnt:
+        """The same networks after some epochs with a falling learning rate, where held-out rows like them better."""
+        assert best.epochs is not None
+        if not best.posterior.record.finished:
+            return self._told_by(best, self.story)
+        more = max(1, round(COOLING * best.epochs))
+        seed = Stream(self.seed, ("cooling",)).key()
+        posterior = self.trainer.train(more, seed, best.posterior, cooling=True)
+        score = self.held.score(posterior)
+        better = _beats(score, best)
+        self.told(Look(best.epochs + more, self.limit, score, better))
+        if not better:
+            return self._told_by(best, self.story)
+        story = self.story.until(best.epochs).after(posterior, best.epochs, score)
+        return self._told_by(Learnt(posterior, best.epochs + more, score, more), story)
+
+    def _told_by(self, learnt: Learnt, story: _Story) -> Learnt:
+        note = (
+            f"each of {self.how.lanes} networks was trained without its own part of the rows; all stopped after "
+            f"{learnt.epochs} epochs, where they predicted the rows they had not seen best "
+            f"(log score {learnt.held_out:.3f})"
+        )
+        return replace(learnt, posterior=story.told_by(learnt.posterior, note, self.seed))
 
 
-def _naive(y: Tensor) -> Tensor:
-    """Log density of each target, (N,): a wide normal distribution, or every class alike."""
-    if y.is_floating_point():
-        return (-0.5 * (y / NAIVE_SCALE).square() - math.log(NAIVE_SCALE * math.sqrt(2 * math.pi))).sum(1)
-    return torch.full((len(y),), -math.log(int(y.max()) + 1))
+def _beats(score: float, best: Learnt | None) -> bool:
+    return best is None or best.held_out is None or score > best.held_out
 
 
-def _first_look(numbers: Numbers, rows: int) -> int:
-    return math.ceil(FIRST_LOOK / math.ceil(rows / numbers.batch(rows)))
+def _epochs_of(steps: int, numbers: Numbers, rows: int) -> int:
+    return math.ceil(steps / math.ceil(rows / numbers.batch(rows)))
 
 
 def _looks(first: int, limit: int) -> Iterator[int]:
@@ -162,72 +222,26 @@ def _looks(first: int, limit: int) -> Iterator[int]:
     yield limit
 
 
-def _watch(
-    model: Model,
-    held: _HeldOut,
-    how: Recipe,
-    limit: int,
-    seed: int,
-    device: torch.device | str,
-    told: Told | None,
-) -> Learnt:
-    """Train from look to look, until looks bring nothing better, and keep the best."""
-    posterior: Posterior | None = None
-    best: Learnt | None = None
-    done, since, story = 0, 0, _Story()
-    for look, epochs in enumerate(_looks(_first_look(how.numbers, held.rows), limit)):
-        method = members_of(how.method(epochs - done, held.rows), how.lanes)
-        stream = Stream(seed, ("look", look))
-        posterior = fit(model, held.data, method, seed=stream.key(), device=device, progress=False, start=posterior)
-        score = _score(posterior, held)
-        story = story.after(posterior, done, score)
-        done = epochs
-        better = best is None or best.held_out is None or score > best.held_out
-        if better:
-            best = Learnt(posterior, epochs, score)
-        since = 0 if better else since + 1
-        if told is not None:
-            told(Look(epochs, limit, score, better))
-        if since >= PATIENCE or not math.isfinite(score):
-            break
-    assert best is not None
-    return replace(best, posterior=story.told_by(best, how.lanes, seed))
-
-
-@torch.no_grad()
-def _score(posterior: Posterior, held: _HeldOut) -> float:
-    """Mean of log((1 - DOUBT) p(y) + DOUBT naive(y)) over the held-out rows of each network."""
-    variables, batch = posterior.point(), held.batch
-    moved = Batch(batch.x.to(variables.device), batch.y.to(variables.device), batch.own)
-    each = Target(posterior.model, batch.examples).log_likelihood(variables, moved).double().cpu()
-    return float(torch.logaddexp(each + math.log1p(-DOUBT), held.naive.double() + math.log(DOUBT)).mean())
-
-
 @dataclass(frozen=True)
 class _Story:
-    """The records of all looks as one."""
+    """The records of several runs as one."""
 
     history: tuple[dict[str, float], ...] = ()
     seconds: float = 0.0
 
-    def after(self, posterior: Posterior, done: int, score: float) -> _Story:
+    def after(self, posterior: Posterior, done: int, score: float | None = None) -> _Story:
         rows = [
             {**row, "epoch": row["epoch"] + done, "seconds": round(row["seconds"] + self.seconds, 4)}
             for row in posterior.history
         ]
-        if rows:
+        if rows and score is not None:
             rows[-1]["validation_log_likelihood"] = score
         return _Story((*self.history, *rows), self.seconds + posterior.record.seconds)
 
-    def told_by(self, best: Learnt, lanes: int, seed: int) -> Posterior:
-        note = (
-            f"each of {lanes} networks was trained without its own part of the rows; all stopped after {best.epochs} "
-            f"epochs, where they predicted the rows they had not seen best (log score {best.held_out:.3f})"
-        )
-        posterior = _with_notes(best.posterior, (note,))
-        record = replace(posterior.record, history=self.history, seconds=self.seconds, seed=seed)
+    def until(self, epochs: int) -> _Story:
+        return replace(self, history=tuple(row for row in self.history if row["epoch"] <= epochs))
+
+    def told_by(self, posterior: Posterior, note: str, seed: int) -> Posterior:
+        notes = (*posterior.record.notes, note)
+        record = replace(posterior.record, notes=notes, history=self.history, seconds=self.seconds, seed=seed)
         return replace(posterior, record=record)
-
-
-def _with_notes(posterior: Posterior, notes: tuple[str, ...]) -> Posterior:
-    return replace(posterior, record=replace(posterior.record, notes=(*posterior.record.notes, *notes)))
