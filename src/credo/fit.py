@@ -20,13 +20,14 @@ from credo.core.storage import fingerprint
 from credo.core.trees import Params, Variables, map_tensors
 from credo.loop.batches import Source, tensor_source
 from credo.loop.checkpoints import Checkpoint, Checkpoints
+from credo.loop.draws import Collector, InMemory, OnDisk
 from credo.loop.loaders import LoaderSource
 from credo.loop.progress import Listener, listener
 from credo.loop.response import unresponsive
 from credo.loop.run import Loop, Surroundings
 from credo.loop.start import Start, start_tensors, started
 from credo.loop.validation import Validation
-from credo.methods.base import Method, State, Tick
+from credo.methods.base import Method, Sampler, State, Tick
 from credo.model import Model, Target
 from credo.nets.plan import Plan, measured_plan, obvious_plan
 from credo.posteriors import Posterior
@@ -93,13 +94,14 @@ def fit(
         around = Surroundings(
             validation=None if validation is None else Validation(validation, run.target, run.variables),
             checkpoints=checkpoints,
+            collector=_collector(method, run, checkpoints),
             told=listener(progress, type(method).__name__),
             limit=_positive("seconds", seconds),
         )
         loop = Loop(run.target.with_plan(chosen), method, run.source, streams.child("noise"), state, around)
         loop.begin_with(saved)
         ending = loop.run()
-        posterior = method.posterior(loop.target, ending.state)
+        posterior = loop.posterior()
     if ending.unfinished is not None:
         warnings.warn(ending.unfinished, CredoWarning, stacklevel=2)
     flat = unresponsive(loop.target, method.current(ending.state), *run.source.example)
@@ -185,8 +187,20 @@ def _alike(model: Model, method: Method) -> tuple[str, ...]:
     )
 
 
+def _collector(method: Method, run: _Run, checkpoints: Checkpoints | None) -> Collector | None:
+    if not isinstance(method, Sampler):
+        return None
+    rows = InMemory() if checkpoints is None else OnDisk(checkpoints.folder)
+    return Collector(rows, run.target.model.network.frozen)
+
+
 def _source(data: Any, method: Method, order: Stream, device: torch.device, dtype: torch.dtype) -> Source:
     if isinstance(data, DataLoader):
+        if method.whole_data and len(data) > 1:
+            raise ValueError(
+                f"{type(method).__name__} needs all the data in every step, and the DataLoader cuts them into batches: "
+                "give whole tensors, (x, y)"
+            )
         return LoaderSource(data, order=order, device=device, dtype=dtype)
     return tensor_source(
         data, batch_size=method.batch_size, members=method.members, order=order, device=device, dtype=dtype

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from credo.core.storage import SCHEMA, StorageError, environment, find, read_json, read_tensors, write_folder
 from credo.core.trees import ValueT, flatten, restore
+from credo.loop.draws import Collector
 from credo.loop.history import History
 from credo.nets.plan import Plan
 
@@ -37,13 +38,15 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds: how far the run was, and all that the next step needs."""
+    """What a checkpoint holds: how far the run was, all that the next step needs, and how many draws were kept."""
 
     step: int
     seconds: float
     plan: Plan
     history: History
     tensors: dict[str, Tensor]
+    kept: int = 0
+    statistics: tuple[str, ...] = ()
 
     def state(self, template: ValueT) -> ValueT:
         """The saved state, in the form of a fresh one."""
@@ -87,6 +90,8 @@ class Checkpoints:
                 Plan(text["plan"]),
                 History.restored(json.loads(text["history"]), _under("history/", tensors)),
                 _under("state/", tensors),
+                int(text.get("kept", 0)),
+                tuple(json.loads(text.get("statistics", "[]"))),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise StorageError(f"{self.folder / STATE} is not a checkpoint of credo's ({error!r})") from None
@@ -104,10 +109,15 @@ class Checkpoints:
         """Whether it is time for the next one."""
         return time.monotonic() - self.last >= self.every
 
-    def write(self, step: int, seconds: float, plan: Plan, history: History, state: Any) -> None:
-        """Replace the checkpoint."""
+    def write(
+        self, step: int, seconds: float, plan: Plan, history: History, state: Any, collector: Collector | None = None
+    ) -> None:
+        """Replace the checkpoint; the draws that it speaks of are on disk before it is."""
         rows, sums = history.saved()
         text = {"step": str(step), "seconds": repr(seconds), "plan": plan.value, "history": json.dumps(rows)}
+        if collector is not None:
+            collector.rows.flush()
+            text |= {"kept": str(collector.count), "statistics": json.dumps(collector.statistics)}
         run = {"schema": SCHEMA, "identity": self.identity, "environment": environment()}
         tensors = flatten({"state": state, "history": sums})
         write_folder(self.folder, {RUN: json.dumps(run, indent=2) + "\n"}, {STATE: (tensors, text)})

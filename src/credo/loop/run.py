@@ -14,13 +14,15 @@ from credo.core.rng import Stream
 from credo.core.storage import StorageError
 from credo.loop.batches import Source
 from credo.loop.checkpoints import Checkpoints, Saved
+from credo.loop.draws import Collector
 from credo.loop.graphs import Replay
 from credo.loop.history import History, Row
 from credo.loop.interrupts import Interrupts
 from credo.loop.progress import Listener, Report, Throttle
 from credo.loop.validation import Validation
-from credo.methods.base import Info, Method, State, Tick
+from credo.methods.base import Info, Method, Sampler, State, Tick
 from credo.model import Batch, Target
+from credo.posteriors import Posterior
 
 WORTH_RECORDING = 100
 """Steps of a run on a GPU from which on one is recorded and replayed."""
@@ -55,12 +57,14 @@ class Surroundings:
     Attributes:
         validation: held-out examples.
         checkpoints: where the run is saved.
+        collector: where a sampler's draws go.
         told: who hears how far the run is.
         limit: seconds after which this call stops.
     """
 
     validation: Validation | None = None
     checkpoints: Checkpoints | None = None
+    collector: Collector | None = None
     told: Listener | None = None
     limit: float | None = None
 
@@ -77,7 +81,8 @@ class Loop:
         self.validate_every = max(1, self.total // source.batches // 100)
         self.notes: list[str] = []
         self.replay: Replay | None = None
-        self.eager = method.current(state).device.type != "cuda"
+        self.eager = method.current(state).device.type != "cuda" or not method.recordable
+        self.trouble: str | None = None
         self.begin = time.monotonic()
 
     def begin_with(self, saved: Saved | None) -> None:
@@ -85,8 +90,18 @@ class Loop:
         if saved is not None:
             self.state = saved.state(self.state)
             self.step, self.history, self.before = saved.step, saved.history, saved.seconds
-        elif self.around.checkpoints is not None:
-            self.around.checkpoints.write(self.step, self.seconds, self.target.plan, self.history, self.state)
+        if self.around.collector is not None:
+            kept, statistics = (saved.kept, saved.statistics) if saved else (0, ())
+            self.around.collector.resume(kept, list(statistics), self.method.current(self.state))
+        if saved is None and self.around.checkpoints is not None:
+            self._write(self.around.checkpoints)
+
+    def posterior(self) -> Posterior:
+        """What is believed now: by the draws if there are any, by the state alone if not."""
+        collector, method = self.around.collector, self.method
+        if collector is None or collector.count == 0 or not isinstance(method, Sampler):
+            return method.posterior(self.target, self.state)
+        return method.collected(self.target, self.state, collector.kept(method.current(self.state)))
 
     def run(self) -> Ending:
         """Step until the end, Ctrl-C, the time limit or divergence, whichever comes first."""
@@ -111,10 +126,21 @@ class Loop:
         if info is None:
             tick = Tick(self.step, self.total, self.noise.child(self.step))
             self.state, info = self.method.step(self.target, self.state, batch, tick)
+        self._keep(info)
         self.step += 1
         self.history.add(info)
         if self.step % self.source.batches == 0 or self.step == self.total:
             self.history.close(self.step / self.source.batches, self.seconds, self._validated())
+
+    def _keep(self, info: Info) -> None:
+        """Copy the state if it is a draw. A disk that takes no more ends the run, not what it has given."""
+        collector, method = self.around.collector, self.method
+        if collector is None or not isinstance(method, Sampler) or not method.keeps(self.step, self.total):
+            return
+        try:
+            collector.add(method.current(self.state), info)
+        except StorageError as error:
+            self.trouble = str(error)
 
     def _replays(self) -> bool:
         """Whether steps are recorded and replayed: on a GPU, where a run is long enough to be worth a recording."""
@@ -148,9 +174,9 @@ class Loop:
                 return self._divergence()
         spent = time.monotonic() - self.begin
         late = self.around.limit is not None and spent >= self.around.limit
-        if not interrupted and not late:
+        if not interrupted and not late and self.trouble is None:
             return None
-        cause = "interrupted" if interrupted else f"stopped after {spent:.1f} seconds"
+        cause = self.trouble or ("interrupted" if interrupted else f"stopped after {spent:.1f} seconds")
         return f"{cause} at step {self.step} of {self.total}: the result is what there was by then"
 
     def _divergence(self) -> str | None:
@@ -177,7 +203,11 @@ class Loop:
         if checkpoints is None or not (now or checkpoints.due()) or self._broken():
             return
         try:
-            checkpoints.write(self.step, self.seconds, self.target.plan, self.history, self.state)
+            self._write(checkpoints)
         except StorageError as error:
             self.notes.append(f"the checkpoint of step {self.step} was not written: {error}")
             warnings.warn(self.notes[-1], CredoWarning, stacklevel=4)
+
+    def _write(self, checkpoints: Checkpoints) -> None:
+        collector = self.around.collector
+        checkpoints.write(self.step, self.seconds, self.target.plan, self.history, self.state, collector)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -65,6 +65,10 @@ class Method(ABC):
 
     batch_size: int | None
     """Examples per step; None for all of them."""
+    whole_data: ClassVar[bool] = False
+    """Whether a step makes sense with all the data only, so that a loader with several batches is refused."""
+    recordable: ClassVar[bool] = True
+    """Whether all steps run the same operations, so that one can be recorded on a GPU and replayed."""
 
     @property
     def members(self) -> int:
@@ -99,3 +103,37 @@ class Method(ABC):
     @abstractmethod
     def posterior(self, target: Target, state: State) -> Posterior:
         """What is believed when the run ends in this state."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The states that a sampler has kept, in the order in which they came.
+
+    Attributes:
+        variables: weights of T states of M chains, (T * M, *shape): those of one step are neighbours.
+        statistics: what the steps reported of them, (T, M) each.
+    """
+
+    variables: Variables
+    statistics: Mapping[str, Tensor]
+
+
+class Sampler(Method):
+    """A method whose posterior is made of states that its chains pass through.
+
+    The loop copies the weights and the report of every step that is to be kept, to memory or, when there is a
+    checkpoint folder, to a file there, so that draws need not fit into memory and survive a kill.
+    """
+
+    @abstractmethod
+    def keeps(self, step: int, total: int) -> bool:
+        """Whether the state after this step of the run is a draw."""
+
+    @abstractmethod
+    def collected(self, target: Target, state: State, kept: Kept) -> Posterior:
+        """What is believed, given the states that were kept; there is at least one."""
+
+    def posterior(self, target: Target, state: State) -> Posterior:
+        """What the present state alone says: all there is when a run ends before its first draw."""
+        variables = self.current(state)
+        return self.collected(target, state, Kept(variables, {}))

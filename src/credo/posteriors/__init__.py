@@ -1,10 +1,11 @@
 """What is believed after the data: weighted draws, normal weights, or a network with dropout left on."""
 
 from credo.posteriors.base import Posterior
+from credo.posteriors.chains import Chains
 from credo.posteriors.draws import Draws
 from credo.posteriors.dropout import Dropout
 from credo.posteriors.functions import Functions
 from credo.posteriors.gaussian import DiagonalGaussian
 from credo.posteriors.loading import load
 
-__all__ = ["DiagonalGaussian", "Draws", "Dropout", "Functions", "Posterior", "load"]
+__all__ = ["Chains", "DiagonalGaussian", "Draws", "Dropout", "Functions", "Posterior", "load"]

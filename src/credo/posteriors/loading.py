@@ -18,13 +18,15 @@ from credo.model import OWN, Model
 from credo.nets.mlp import BUILDERS
 from credo.nets.network import Net, Network
 from credo.posteriors.base import Posterior
+from credo.posteriors.chains import Chains
 from credo.posteriors.draws import Draws
 from credo.posteriors.dropout import Dropout
 from credo.posteriors.gaussian import DiagonalGaussian
 from credo.posteriors.writing import CONFIG, HISTORY, KINDS, STATE
 
-POSTERIORS: dict[str, type[Posterior]] = {kind.__name__: kind for kind in (Draws, Dropout, DiagonalGaussian)}
-"""The posteriors that a folder may hold. Their fields are `Tensor`, `Params` or `Variables`."""
+POSTERIORS: dict[str, type[Posterior]] = {kind.__name__: kind for kind in (Draws, Dropout, DiagonalGaussian, Chains)}
+"""The posteriors that a folder may hold. Their fields are `Tensor`, `Params` or `Variables`;
+a `Mapping[str, Tensor]` has names that are not those of parameters."""
 
 
 def load(folder: str | Path, net: Net | None = None, *, model: Model | None = None, device: str = "cpu") -> Posterior:
@@ -90,25 +92,24 @@ def _posterior(kind: str, model: Model, tensors: dict[str, Tensor], record: Reco
     hints = get_type_hints(made)
     names = [f.name for f in fields(made) if f.name not in ("model", "record")]
     values = {name: _value(hints[name], name, tensors) for name in names}
-    for value in values.values():
-        _check_fit(value, model)
+    for name, value in values.items():
+        if hints[name] in (Params, Variables):
+            _check_fit(value, model)
     return made(model, **values, record=record)
 
 
 def _value(hint: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if hint is Variables:
         return Variables(_under(tensors, f"{name}/params/"), _under(tensors, f"{name}/buffers/"))
-    return _under(tensors, f"{name}/") if hint == Params else tensors[name]
+    return tensors[name] if hint is Tensor else _under(tensors, f"{name}/")
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> Params:
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
 
-def _check_fit(value: Tensor | Params | Variables, model: Model) -> None:
+def _check_fit(value: Params | Variables, model: Model) -> None:
     """What the folder holds for the network must be the network's: the same names, shapes and precision."""
-    if isinstance(value, Tensor):
-        return
     there = _looks(value if isinstance(value, Variables) else Variables(value))
     here = _looks(model.network.given())
     for name in sorted(there.keys() | here.keys() if isinstance(value, Variables) else there.keys()):

@@ -1,0 +1,1 @@
+"""Markov chains whose states are draws from the posterior."""

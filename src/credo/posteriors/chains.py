@@ -1,0 +1,66 @@
+"""Draws that chains have passed through, with what the sampler said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credo.core.trees import Variables
+from credo.posteriors.base import Posterior
+from credo.posteriors.draws import Draws
+from credo.posteriors.functions import Functions
+
+
+@dataclass(frozen=True, eq=False)
+class Chains(Posterior):
+    """Equally weighted draws of C chains, T of each.
+
+    Attributes:
+        variables: weights, (T * C, *shape) each: the draws of one step of all chains are neighbours.
+        chain: number of the chain that each draw comes from, (T * C,).
+        statistics: numbers per draw, (T, C) each: acceptance, energy and the like.
+    """
+
+    variables: Variables
+    chain: Tensor
+    statistics: Mapping[str, Tensor]
+
+    @staticmethod
+    def numbered(variables: Variables, chains: int) -> Tensor:
+        """`chain` for draws of so many chains."""
+        return torch.arange(variables.members, device=variables.device) % chains
+
+    @property
+    def chains(self) -> int:
+        """C."""
+        return int(self.chain[-1]) + 1
+
+    @property
+    def length(self) -> int:
+        """T, the draws of each chain."""
+        return self.variables.members // self.chains
+
+    def by_chain(self, values: Tensor) -> Tensor:
+        """Values per draw, (T * C, ...), as ArviZ wants them: (C, T, ...)."""
+        return values.reshape(self.length, self.chains, *values.shape[1:]).transpose(0, 1)
+
+    def draw(self, count: int | None = None, seed: int = 0) -> Functions:
+        """All draws; with a count, that many, evenly spread over the chains and along them.
+
+        The seed is of no use here: draws are what they are.
+        """
+        total = self.variables.members
+        if count is None:
+            return Functions(self.model, self.variables, Draws.uniform(self.variables))
+        if count < 1:
+            raise ValueError(f"draws must be at least 1, got {count}")
+        order = torch.arange(total).view(self.length, self.chains).T.reshape(-1)  # chain by chain
+        chosen = order[(torch.arange(count, dtype=torch.float64) + 0.5).mul(total / count).long() % total]
+        picked = self.variables.take(chosen)
+        return Functions(self.model, picked, Draws.uniform(picked))
+
+    def point(self) -> Variables:
+        return self.variables
