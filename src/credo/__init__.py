@@ -20,6 +20,8 @@ from credo.methods import (
     MaximumLikelihood,
     MCDropout,
     Method,
+    SparseVariationalDropout,
+    VariationalDropout,
 )
 from credo.model import Batch, Model, Target
 from credo.nets.plan import Plan
@@ -58,11 +60,13 @@ __all__ = [
     "Plan",
     "Posterior",
     "Predictive",
+    "SparseVariationalDropout",
     "StepDecay",
     "StorageError",
     "Stream",
     "Target",
     "Variables",
+    "VariationalDropout",
     "exact",
     "fit",
     "likelihoods",

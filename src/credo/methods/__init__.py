@@ -2,6 +2,7 @@
 
 from credo.methods.base import Info, Method, State, Tick
 from credo.methods.dropout.mc import MCDropout
+from credo.methods.dropout.variational import SparseVariationalDropout, VariationalDropout
 from credo.methods.ensemble import DeepEnsemble, Ensemble
 from credo.methods.point import MAP, MaximumLikelihood
 from credo.methods.vi.bayes_by_backprop import BayesByBackprop
@@ -17,6 +18,8 @@ __all__ = [
     "MCDropout",
     "MaximumLikelihood",
     "Method",
+    "SparseVariationalDropout",
     "State",
     "Tick",
+    "VariationalDropout",
 ]

@@ -1,0 +1,234 @@
+"""What the forms of variational dropout share: weights with normal noise, and a log-uniform prior."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
+from credo.core.rng import Stream
+from credo.core.trees import Layout, Params, Variables
+from credo.methods.base import Info, Method, Tick
+from credo.methods.checks import check_at_least, check_positive
+from credo.methods.dropout.noise import Divergence, Noise
+from credo.methods.vi.layers import Perturbed, find_layers
+from credo.methods.vi.local import LocalReparameterization
+from credo.methods.vi.weighting import WarmUp
+from credo.model import Batch, Model, Target, likelihood_params
+from credo.nets.dropout import Masked, draw_masks
+from credo.posteriors import DiagonalGaussian, Posterior
+
+FASTER = 10.0
+"""How much larger the steps of the noise are where the caller does not say: logarithms have further to go."""
+
+
+@dataclass(frozen=True)
+class NoisyState:
+    """Weights, their noise, and what the optimiser remembers of both, (M, ...) each.
+
+    Attributes:
+        mean: theta of the noisy weights, all other parameters as points, and the buffers.
+        level: log alpha, or log sigma^2, of the noisy weights.
+        optimizer: memory for the weights.
+        level_optimizer: memory for the levels.
+    """
+
+    mean: Variables
+    level: Params
+    optimizer: list[Tensor]
+    level_optimizer: list[Tensor]
+
+
+@dataclass(frozen=True)
+class NoisyWeights(Method):
+    """max  E_q[ sum_n log p(y_n | x_n, w) ] - KL(q || log-uniform),   q(w) = N(theta, alpha theta^2).
+
+    Args:
+        epochs: passes over the data.
+        learning_rate: step size for the weights.
+        batch_size: examples per step; None for all of them.
+        noise_learning_rate: step size for the logarithm of the noise; None is ten times `learning_rate`.
+        optimizer: the update rule.
+        schedule: how both step sizes change in the course of the run.
+        annealing: what the KL is multiplied by in the course of the run.
+        noisy: patterns of the names of the weights that get noise, as in file names ("layers.0.*").
+    """
+
+    epochs: int = 100
+    learning_rate: float = 1e-3
+    batch_size: int | None = 128
+    noise_learning_rate: float | None = None
+    optimizer: Optimizer = Adam()
+    schedule: Schedule = Constant()
+    annealing: Schedule = WarmUp()
+    noisy: str | tuple[str, ...] = "*"
+
+    def __post_init__(self) -> None:
+        check_at_least("epochs", self.epochs, 1)
+        check_positive("learning_rate", self.learning_rate)
+        if self.batch_size is not None:
+            check_at_least("batch_size", self.batch_size, 1)
+        if self.noise_learning_rate is not None:
+            check_positive("noise_learning_rate", self.noise_learning_rate)
+
+    @property
+    @abstractmethod
+    def noise(self) -> Noise:
+        """How the noise is written."""
+
+    @property
+    @abstractmethod
+    def initial(self) -> float:
+        """Where the noise begins: an alpha, or a scale."""
+
+    @abstractmethod
+    def told(self, found: Sequence[Divergence]) -> Info:
+        """A number of the noise for the history."""
+
+    def steps(self, batches: int) -> int:
+        return self.epochs * batches
+
+    def weights(self, layout: Layout) -> list[str]:
+        """Names of the parameters that get noise: those with two axes or more; biases and norms are points."""
+        patterns = (self.noisy,) if isinstance(self.noisy, str) else self.noisy
+        wide = [name for name, info in layout.items() if len(info.shape) > 1]
+        return [name for name in wide if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+        network = model.network
+        names = self.weights(network.layout)
+        if not names:
+            raise ValueError(
+                f"noisy={self.noisy!r} matches no weight of the network: its parameters with two axes or more are "
+                f"{', '.join(n for n, info in network.layout.items() if len(info.shape) > 1) or 'none'}"
+            )
+        layers = find_layers(network, network.given().to(x.device), x)
+        covered = {layer.weight for layer in layers}
+        told = [
+            f"the log-uniform prior of variational dropout takes the place of {model.prior} for {_list(names)}",
+            f"points, without noise: {_list([name for name in network.layout if name not in names])}",
+            f"drawn once for a batch, in weight space: {_list([name for name in names if name not in covered])}",
+            "local reparameterisation leaves out, in training, the correlation between positions that share the "
+            f"weights of {_list([layer.weight for layer in layers if layer.positions > 1 and layer.weight in names])}",
+        ]
+        if network.trace(network.given().to(x.device), x).sites:
+            told.append("the network's own dropout stays on in training, and is off in the draws")
+        return model, tuple(note for note in told if not note.endswith(_list([])))
+
+    def init(self, target: Target, variables: Variables, noise: Stream) -> NoisyState:
+        params = variables.params
+        level = {name: self.noise.first(params[name], self.initial) for name in self.weights(target.layout)}
+        return NoisyState(variables, level, self.optimizer.init(params), self.optimizer.init(level))
+
+    def step(self, target: Target, state: NoisyState, batch: Batch, tick: Tick) -> tuple[NoisyState, Info]:
+        mean = {name: w.detach().requires_grad_() for name, w in state.mean.params.items()}
+        with torch.no_grad():
+            found = {name: self.noise.divergence(mean[name], level) for name, level in state.level.items()}
+            variance = {name: self.noise.variance(mean[name], level) for name, level in state.level.items()}
+        for v in variance.values():
+            v.requires_grad_()
+        log_likelihood = target.full(
+            log_likelihoods(target, Variables(mean, state.mean.buffers), variance, batch, tick.noise)
+        )
+        of_points = _log_prior(target, mean, state.level)
+        # divided by the number of data, so that a learning rate means the same for any N
+        loss = target.temper(-log_likelihood - of_points).sum() / target.size
+        slopes = torch.autograd.grad(loss, [*mean.values(), *variance.values()], materialize_grads=True)
+        weight = tick.value(lambda now: self.annealing.factor(now.fraction) / target.size)
+        rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
+        faster = tick.value(lambda now: self._noise_rate * self.schedule.factor(now.fraction))
+        with torch.no_grad():
+            by_mean = dict(zip(mean, slopes, strict=False))
+            by_level = {}
+            for (name, level), by_variance in zip(state.level.items(), slopes[len(mean) :], strict=True):
+                of_mean, of_level = self.noise.chain(mean[name], level, variance[name], by_variance)
+                apart = found[name]
+                by_level[name] = of_level.add_(apart.by_level.mul_(weight))
+                for part in (of_mean, None if apart.by_weight is None else apart.by_weight.mul_(weight)):
+                    by_mean[name] = by_mean[name] if part is None else part.add_(by_mean[name])
+            self.optimizer.update(state.mean.params, list(by_mean.values()), state.optimizer, rate)
+            self.optimizer.update(state.level, list(by_level.values()), state.level_optimizer, faster)
+            for level in state.level.values():
+                self.noise.confine(level)
+            kl = torch.stack([apart.kl for apart in found.values()]).sum(0)
+            info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": kl / target.size}
+            return state, {**info, **self.told(list(found.values()))}
+
+    @property
+    def _noise_rate(self) -> float:
+        return FASTER * self.learning_rate if self.noise_learning_rate is None else self.noise_learning_rate
+
+    def current(self, state: NoisyState) -> Variables:
+        return state.mean
+
+    def posterior(self, target: Target, state: NoisyState) -> Posterior:
+        params = state.mean.params
+        scale = {name: self.noise.variance(params[name], level).sqrt_() for name, level in state.level.items()}
+        return DiagonalGaussian(target.model, state.mean, scale)
+
+
+def log_likelihoods(target: Target, mean: Variables, variance: Params, batch: Batch, noise: Stream) -> Tensor:
+    """One estimate of E_q[log p(y_b | x_b, w)] for each example, (M, B).
+
+    The outputs of linear and convolutional layers are drawn, with noise of their own for every example; what is used in
+    another way is drawn in weight space.
+
+    Args:
+        target: whose network it is.
+        mean: expectations of all parameters, and the buffers.
+        variance: of the noisy weights.
+        batch: examples.
+        noise: all the randomness there is.
+    """
+    network, estimator = target.model.network, LocalReparameterization()
+    x = batch.x[0] if batch.own else batch.x
+    layers = [layer.without_bias() for layer in find_layers(network, mean, x) if layer.weight in variance]
+    covered = {layer.weight for layer in layers}
+    lanes = (mean.members, batch.examples)
+    standard = noise.child("layers").normal_like(
+        {layer.weight: mean.params[layer.weight].new_empty(()).expand(*lanes, *layer.outputs) for layer in layers}
+    )
+    drawn = _drawn(mean.params, {n: v for n, v in variance.items() if n not in covered}, noise.child("weights"))
+    masks = draw_masks(
+        network.trace(mean, x).sites, noise.child("dropout"), *lanes, dtype=network.dtype, device=mean.device
+    )
+    rate = None if network.dropout is None else network.dropout.rate
+
+    def around(params: Params, flat: Sequence[Tensor]) -> Perturbed:
+        tensors = iter(flat)
+        dropout = Masked(list(islice(tensors, len(masks))), rate)
+        return Perturbed(layers, estimator, params, [list(islice(tensors, 2)) for _ in layers], dropout)
+
+    brought = [t for layer in layers for t in (standard[layer.weight], variance[layer.weight])]
+    params = {**mean.params, **drawn}
+    outputs = network.train(
+        Variables(params, mean.buffers), batch.x, [*masks, *brought], target.plan, own_x=batch.own, around=around
+    )
+    return target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(params))
+
+
+def _drawn(mean: Params, variance: Params, noise: Stream) -> Params:
+    """Draws of weights, one for each member, (M, *shape)."""
+    return {
+        # the root has no slope at zero
+        name: torch.addcmul(mean[name], variance[name].clamp_min(torch.finfo(e.dtype).tiny).sqrt(), e)
+        for name, e in noise.normal_like(variance).items()
+    }
+
+
+def _log_prior(target: Target, mean: Params, noisy: Collection[str]) -> Tensor:
+    """log p of the points, by the model's own prior, and of the likelihood's parameters, (M,)."""
+    points = {name: mean[name] for name in target.layout if name not in noisy}
+    of_weights = target.model.prior.log_prob(points, target.layout) if points else 0.0
+    first = next(iter(mean.values()))
+    return first.new_zeros(len(first)) + of_weights + target.model.likelihood.log_prior(likelihood_params(mean))
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" if names else "nothing"
