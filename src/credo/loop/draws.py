@@ -67,35 +67,33 @@ class OnDisk(Rows):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.path.touch()
-            self.file = self.path.open("r+b")
         except OSError as error:
             raise StorageError(f"{self.path} cannot be written ({error})") from error
 
     def add(self, row: Tensor) -> None:
         try:
-            self.file.write(row.cpu().contiguous().view(torch.uint8).numpy().data)
+            with self.path.open("ab") as file:
+                file.write(row.cpu().contiguous().view(torch.uint8).numpy().data)
         except OSError as error:
             raise StorageError(f"the draws cannot be written to {self.path} ({error})") from error
 
     def truncate(self, count: int, members: int, width: int, dtype: torch.dtype) -> None:
-        size, there = count * members * width * dtype.itemsize, os.fstat(self.file.fileno()).st_size
+        size, there = count * members * width * dtype.itemsize, self.path.stat().st_size
         if there < size:
             raise StorageError(
                 f"{self.path} holds {there} bytes of draws and the checkpoint speaks of {size}: the file is truncated, "
                 "so the run cannot go on; start it anew in another folder"
             )
-        self.file.truncate(size)
-        self.file.seek(size)
+        os.truncate(self.path, size)
 
     def flush(self) -> None:
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        with self.path.open("rb") as file:
+            os.fsync(file.fileno())
 
     def table(self, members: int, width: int, dtype: torch.dtype) -> Tensor:
-        self.flush()
-        count = self.path.stat().st_size // dtype.itemsize
-        numbers = torch.from_file(str(self.path), shared=False, size=count, dtype=dtype)
-        return numbers.view(-1, members, width)
+        count = self.path.stat().st_size // dtype.itemsize // (members * width)
+        numbers = torch.from_file(str(self.path), shared=False, size=count * members * width, dtype=dtype)
+        return numbers.view(count, members, width)
 
 
 class Collector:

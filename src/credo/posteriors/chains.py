@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from credo.core.optional import optional
 from credo.core.trees import Variables
 from credo.posteriors.base import Posterior
 from credo.posteriors.draws import Draws
@@ -46,6 +48,21 @@ class Chains(Posterior):
     def by_chain(self, values: Tensor) -> Tensor:
         """Values per draw, (T * C, ...), as ArviZ wants them: (C, T, ...)."""
         return values.reshape(self.length, self.chains, *values.shape[1:]).transpose(0, 1)
+
+    def to_arviz(self) -> Any:
+        """All draws and statistics as ArviZ holds them: weights by name (C, T, *shape), statistics (C, T).
+
+        Needs the extra `mcmc`. For networks look at the functions rather than at single weights, which have
+        symmetries: `credo.diagnostics.convergence(posterior, x)`.
+        """
+        arviz = optional("arviz", "mcmc")
+        weights = {name: self.by_chain(t).cpu().numpy() for name, t in self.variables.params.items()}
+        statistics = {name: t.T.cpu().numpy() for name, t in self.statistics.items()}
+        if "diverging" in statistics:
+            statistics["diverging"] = statistics["diverging"] > 0
+        groups = {"posterior": weights, **({"sample_stats": statistics} if statistics else {})}
+        # ArviZ takes groups by name up to its version 0, and as one mapping from version 1 on
+        return arviz.from_dict(**groups) if arviz.__version__.startswith("0.") else arviz.from_dict(groups)
 
     def draw(self, count: int | None = None, seed: int = 0) -> Functions:
         """All draws; with a count, that many, evenly spread over the chains and along them.

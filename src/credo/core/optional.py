@@ -1,0 +1,24 @@
+"""Packages that only some people need."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+
+def optional(package: str, extra: str) -> Any:
+    """Import a package of an extra; a sentence if it is not installed.
+
+    Args:
+        package: its name.
+        extra: the extra of credo that brings it.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next version once a day
+            return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise ImportError(f"this needs {package}, which is not installed: pip install 'credo[{extra}]'") from None
