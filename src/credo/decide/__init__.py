@@ -1,5 +1,16 @@
 """What to do with a posterior: decisions and economies."""
 
+from credo.decide.compression import Compression, Kept, compression, log_alpha, prune_noise
 from credo.decide.pruning import PruningCurve, pruning_curve, read_sparse, write_sparse
 
-__all__ = ["PruningCurve", "pruning_curve", "read_sparse", "write_sparse"]
+__all__ = [
+    "Compression",
+    "Kept",
+    "PruningCurve",
+    "compression",
+    "log_alpha",
+    "prune_noise",
+    "pruning_curve",
+    "read_sparse",
+    "write_sparse",
+]
