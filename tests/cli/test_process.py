@@ -75,8 +75,10 @@ def test_ctrl_c_ends_it_and_leaves_nothing_half_done(tmp_path: Path) -> None:
     assert code == 130
     assert "interrupted" in said
     assert "Traceback" not in said
-    found = {path.name for path in tmp_path.iterdir()}
-    assert found == {"large.csv"} or open_run(tmp_path / "run").story.rows == len(x)
+    assert "--resume" in said
+    assert {path.name for path in tmp_path.iterdir()} == {"large.csv", "run.training"}
+    again = program(tmp_path, "fit", "large.csv", "-t", "y")
+    assert (again.returncode, "--resume" in again.stderr, "--force" in again.stderr) == (2, True, True)
 
 
 @pytest.mark.parametrize("spare", [True, False])
@@ -89,8 +91,13 @@ def test_a_disk_that_turns_out_full_is_a_failure_and_the_run_is_saved_elsewhere(
 import resource, signal, sys, tempfile
 from credo.cli import fit as command, main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
-make = tempfile.mkdtemp
+write, make = command.write_fitted, tempfile.mkdtemp
+def on_a_full_disk(*what):
+    if command.write_fitted is on_a_full_disk:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
+        command.write_fitted = write
+    write(*what)
+command.write_fitted = on_a_full_disk
 def elsewhere(**how):
     if {spare}:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -119,7 +126,10 @@ main.main()
         assert str(rescued[0]) in done.stderr
     else:
         assert rescued == []
-        assert "lost" in done.stderr
+        assert "--resume" in done.stderr
+        assert program(tmp_path, "fit", "table.csv", "-t", "y", "--epochs", 2, "-q", "--resume").returncode == 0
+        assert open_run(tmp_path / "run").story.rows == len(table)
+        assert not (tmp_path / "run.training").exists()
 
 
 def test_a_reader_that_leaves_is_nobodys_mistake(tables: Path) -> None:

@@ -1,5 +1,7 @@
 """Held-out rows say when to stop."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -148,6 +150,34 @@ def test_an_interrupted_training_keeps_the_best_so_far(monkeypatch):
         result = learnt("ensemble", x, y, Numbers())
     assert len(calls) <= 4  # three looks, and cooling where the best of them was finished
     assert result.held_out is not None
+
+
+@pytest.mark.parametrize(("name", "stage"), [("ensemble", 0), ("ensemble", 2), ("map", 3), ("vi", 0)])
+def test_a_training_that_was_stopped_goes_on_to_the_same_bits(monkeypatch, tmp_path, name, stage):
+    """Interrupted within a stage, after some of its steps; what comes then is as if nothing had been."""
+    x, y = noisy_table(60, 0)
+    numbers = Numbers(epochs=200)
+    whole = learnt(name, x, y, numbers)
+    calls: list[None] = []
+    plain = training.fit
+
+    def stopped(*args, **options):
+        calls.append(None)
+        if len(calls) <= stage:
+            return plain(*args, **options)
+        plain(*args, **options, seconds=1e-9)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "fit", stopped)
+    with pytest.raises(KeyboardInterrupt), warnings.catch_warnings(action="ignore"):
+        learnt(name, x, y, numbers, folder=tmp_path)
+    monkeypatch.setattr(training, "fit", plain)
+    resumed = learnt(name, x, y, numbers, folder=tmp_path)
+    assert (resumed.epochs, resumed.held_out) == (whole.epochs, whole.held_out)
+    for key, value in whole.posterior.tensors().items():
+        assert torch.equal(value, resumed.posterior.tensors()[key])
+    with pytest.raises(credo.StorageError, match="another run"):
+        learnt(name, x, y + 1, numbers, folder=tmp_path)
 
 
 def test_nothing_beats_a_score_of_zero_but_more():

@@ -148,17 +148,18 @@ def _check_lesson(problem: Problem, parts: Split, test: float) -> None:
         )
 
 
-def train_and_judge(found: Found, told: Told | None = None) -> Fitted:
+def train_and_judge(found: Found, told: Told | None = None, folder: Path | None = None) -> Fitted:
     """Train on some rows and evaluate on the others.
 
     Args:
         found: the table.
         told: called from time to time in training.
+        folder: where the training is saved as it goes, and gone on with.
     """
     order, problem, parts = found.order, found.problem, found.parts
     encoder = Encoder.fit(problem, parts.train)
     trained, held = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
-    posterior = _trained(encoder, trained, order, told)
+    posterior = _trained(encoder, trained, order, told, folder)
     evaluation = _judged(found, posterior, encoder, trained, held)
     answers = answer(posterior, encoder, evaluation, held).frame
     rows = file_rows(found.table, problem)[parts.test]
@@ -166,7 +167,7 @@ def train_and_judge(found: Found, told: Told | None = None) -> Fitted:
     return Fitted(posterior, encoder, evaluation, predictions, _story(found))
 
 
-def _trained(encoder: Encoder, frame: pd.DataFrame, order: Order, told: Told | None) -> Posterior:
+def _trained(encoder: Encoder, frame: pd.DataFrame, order: Order, told: Told | None, folder: Path | None) -> Posterior:
     x, y = encoder.encode(frame).x, encoder.encode_target(frame)
     own = BayesianRegressor().get_params()  # the defaults of the estimators are those of the command line
     how = recipe_of(order.method, Numbers(order.epochs, own["learning_rate"], own["batch_size"], own["members"]))
@@ -176,7 +177,7 @@ def _trained(encoder: Encoder, frame: pd.DataFrame, order: Order, told: Told | N
         )
     else:
         model = table_model(x.shape[1], 2, HeteroscedasticGaussian(FLOOR), how, own["hidden"], own["activation"])
-    return learn(model, x, y, how, seed=order.seed, told=told).posterior
+    return learn(model, x, y, how, seed=order.seed, told=told, folder=folder).posterior
 
 
 def _judged(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,12 +22,15 @@ from credo.core.rng import Stream
 from credo.estimators.held_out import LARGEST_COPY, HeldOut, hold_out
 from credo.estimators.recipes import Numbers, Recipe, members_of
 from credo.fit import fit
+from credo.loop.checkpoints import Checkpoint
 from credo.methods import Method
 from credo.model import Model
 from credo.posteriors import Posterior
 
 __all__ = ["FEW_ROWS", "LARGEST_COPY", "Learnt", "Look", "Told", "learn"]
 
+SECONDS = 10.0
+"""Between two checkpoints."""
 FEW_ROWS = 20
 """Below this many rows none is held out."""
 FEW_STEPS = 300
@@ -87,6 +91,7 @@ def learn(
     seed: int = 0,
     device: torch.device | str = "cpu",
     told: Told | None = None,
+    folder: Path | None = None,
 ) -> Learnt:
     """Train on the rows of a table.
 
@@ -98,28 +103,52 @@ def learn(
         seed: the same seed gives the same bits.
         device: where to compute.
         told: called at every look.
+        folder: where the training is saved as it goes; one that lies there already is gone on with, to the same bits.
     """
+    stages = _Stages(model, device, folder)
     if isinstance(how, Method):
-        return Learnt(fit(model, (x, y), how, seed=seed, device=device, progress=False), None, None)
+        return Learnt(stages.run("all", (x, y), how, seed), None, None)
     limit = how.numbers.limit(len(x))
     if how.watched and len(x) >= FEW_ROWS:
-        watch = _Watch(model, how, hold_out(x, y, how.lanes, seed), limit, seed, device, told)
+        watch = _Watch(stages, how, hold_out(x, y, how.lanes, seed), limit, seed, told)
         chosen = watch.cooled(watch.best())
-        return (
-            chosen if how.keeps_lanes else _again_on_all(chosen, _Trainer(model, how, (x, y), len(x), 1, device), seed)
-        )
-    trainer = _Trainer(model, how, (x, y), len(x), how.lanes if how.keeps_lanes else 1, device)
+        return chosen if how.keeps_lanes else _again_on_all(chosen, _Trainer(stages, how, (x, y), len(x), 1), seed)
+    trainer = _Trainer(stages, how, (x, y), len(x), how.lanes if how.keeps_lanes else 1)
     epochs = min(limit, _epochs_of(FEW_STEPS, how.numbers, len(x))) if how.watched else limit
-    return Learnt(trainer.train(epochs, seed), epochs, None)
+    return Learnt(trainer.train("all", epochs, seed), epochs, None)
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """Runs of the loop that follow one another, each with a name and a checkpoint of its own."""
+
+    model: Model
+    device: torch.device | str
+    folder: Path | None
+
+    def run(self, name: str, data: Any, method: Method, seed: int, start: Posterior | None = None) -> Posterior:
+        place = None if self.folder is None else Checkpoint(self.folder / name, SECONDS)
+        return fit(
+            self.model,
+            data,
+            method,
+            seed=seed,
+            device=self.device,
+            progress=False,
+            start=start,
+            checkpoint=place,
+            resume=place is not None,
+        )
 
 
 def _again_on_all(chosen: Learnt, trainer: _Trainer, seed: int) -> Learnt:
     """One network on all rows, for as long as was chosen with held-out rows."""
     assert chosen.epochs is not None
-    posterior = trainer.train(chosen.epochs - chosen.cooling, seed)
+    posterior = trainer.train("all", chosen.epochs - chosen.cooling, seed)
     story = _Story().after(posterior, 0)
     if chosen.cooling:
-        posterior = trainer.train(chosen.cooling, Stream(seed, ("cooling",)).key(), posterior, cooling=True)
+        again = Stream(seed, ("cooling",)).key()
+        posterior = trainer.train("all-cooling", chosen.cooling, again, posterior, cooling=True)
         story = story.after(posterior, chosen.epochs - chosen.cooling)
     note = f"{trainer.how.lanes} networks, each without its own part of the rows, chose {chosen.epochs} epochs"
     return replace(chosen, posterior=story.told_by(posterior, note, seed))
@@ -129,33 +158,25 @@ def _again_on_all(chosen: Learnt, trainer: _Trainer, seed: int) -> Learnt:
 class _Trainer:
     """Some epochs of a recipe on some rows."""
 
-    model: Model
+    stages: _Stages
     how: Recipe
     data: Any
     rows: int
     lanes: int
-    device: torch.device | str
 
-    def train(self, epochs: int, seed: int, start: Posterior | None = None, *, cooling: bool = False) -> Posterior:
+    def train(
+        self, name: str, epochs: int, seed: int, start: Posterior | None = None, *, cooling: bool = False
+    ) -> Posterior:
         method = members_of(self.how.method(epochs, self.rows, cooling=cooling), self.lanes)
-        return fit(self.model, self.data, method, seed=seed, device=self.device, progress=False, start=start)
+        return self.stages.run(name, self.data, method, seed, start)
 
 
 class _Watch:
     """Training from look to look, until looks bring nothing better."""
 
-    def __init__(
-        self,
-        model: Model,
-        how: Recipe,
-        held: HeldOut,
-        limit: int,
-        seed: int,
-        device: torch.device | str,
-        told: Told | None,
-    ) -> None:
+    def __init__(self, stages: _Stages, how: Recipe, held: HeldOut, limit: int, seed: int, told: Told | None) -> None:
         self.how, self.held, self.limit, self.seed = how, held, limit, seed
-        self.trainer = _Trainer(model, how, held.data, held.rows, how.lanes, device)
+        self.trainer = _Trainer(stages, how, held.data, held.rows, how.lanes)
         self.told = told or (lambda look: None)
         self.story = _Story()
 
@@ -166,7 +187,8 @@ class _Watch:
         done = since = 0
         first = _epochs_of(FIRST_LOOK, self.how.numbers, self.held.rows)
         for look, epochs in enumerate(_looks(first, self.limit)):
-            posterior = self.trainer.train(epochs - done, Stream(self.seed, ("look", look)).key(), posterior)
+            noise = Stream(self.seed, ("look", look)).key()
+            posterior = self.trainer.train(f"look-{look}", epochs - done, noise, posterior)
             score = self.held.score(posterior)
             self.story = self.story.after(posterior, done, score)
             done = epochs
@@ -187,7 +209,7 @@ class _Watch:
             return self._told_by(best, self.story)
         more = max(1, round(COOLING * best.epochs))
         seed = Stream(self.seed, ("cooling",)).key()
-        posterior = self.trainer.train(more, seed, best.posterior, cooling=True)
+        posterior = self.trainer.train("cooling", more, seed, best.posterior, cooling=True)
         score = self.held.score(posterior)
         better = _beats(score, best)
         self.told(Look(best.epochs + more, self.limit, score, better))
