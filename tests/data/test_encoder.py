@@ -99,6 +99,20 @@ def test_ten_thousand_categories():
     assert "word=w1" in encoder.features
 
 
+def test_a_category_like_none_in_training_makes_a_row_strange():
+    """Where rows of training had rare categories, a new one is treated like them; where none had, nothing is known."""
+    rare, plain = houses(), houses()
+    plain.loc[5, "town"] = "Oslo"
+    new = houses().head(3).assign(town=["Oslo", "Atlantis", "Bergen"])
+    for frame, strange in ((rare, [False, False, False]), (plain, [False, True, False])):
+        encoder, _ = fitted(frame)
+        again = Encoder.from_json(json.loads(json.dumps(encoder.to_json())))
+        for each in (encoder, again):
+            encoded = each.encode(new)
+            assert encoded.strange.tolist() == strange
+            assert any("'Atlantis'" in note for note in encoded.notes)
+
+
 def test_unseen_categories_and_new_holes_at_prediction():
     encoder, _ = fitted()
     rows = pd.DataFrame(

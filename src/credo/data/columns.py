@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,9 +127,12 @@ class CategoryColumn(InputColumn):
 
     Attributes:
         categories: those with a feature of their own, the most frequent first.
+        others: whether rows of training had a category without one; where none had, whoever has is a stranger, of whom
+            the network has learnt nothing.
     """
 
     categories: tuple[str, ...]
+    others: bool = True
 
     @classmethod
     def fit(cls, series: Series, most: int) -> CategoryColumn:
@@ -138,7 +141,8 @@ class CategoryColumn(InputColumn):
         ordered = sorted(counts, key=lambda word: (-counts[word], word))
         # a category seen once teaches its own row and nothing else
         frequent = [word for word in ordered if counts[word] > 1] or ordered
-        return cls(str(series.name), any(cell is None for cell in cells), tuple(frequent[:most]))
+        known = tuple(frequent[:most])
+        return cls(str(series.name), any(cell is None for cell in cells), known, len(known) < len(counts))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -150,7 +154,8 @@ class CategoryColumn(InputColumn):
         values = [(cells == word).astype(np.float64) for word in self.categories]
         other = 1.0 - np.sum(values, axis=0) - absent
         none = np.zeros(len(cells), dtype=bool)
-        return self._block([*values, other], absent, none, none)
+        block = self._block([*values, other], absent, none, none)
+        return block if self.others else replace(block, strange=block.strange | (other > 0))
 
     def unseen(self, series: Series) -> tuple[str, ...]:
         """Words without a feature of their own."""

@@ -172,7 +172,8 @@ class Encoder:
                 shown = ", ".join(map(repr, strange[:3])) + (
                     f" and {len(strange) - 3} more" if len(strange) > 3 else ""
                 )
-                notes.append(f"column {column.name!r}: rare or unseen categories are treated alike: {shown}")
+                fate = "rare or unseen categories are treated alike" if column.others else "never seen in training"
+                notes.append(f"column {column.name!r}: {fate}: {shown}")
         return notes
 
     def encode_target(self, frame: pd.DataFrame) -> Tensor:

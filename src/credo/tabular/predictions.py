@@ -57,8 +57,9 @@ def answer(
     aleatoric (variances, which add up to stddev squared). For classes they are label, a probability for each class,
     epistemic (mutual information) and aleatoric (expected entropy, both in nats), and abstain. For both there are
     unfamiliar, a flag, and unfamiliarity, a score: the flag is set where the score is above 1, and where a cell is
-    infinite, or is missing or cannot be read in a column that was complete in training. What stands in for such a cell
-    is ordinary, so that the networks agree about it and their error bars are too tight.
+    infinite, or is missing or cannot be read in a column that was complete in training, or holds a category of which
+    the training rows have none like it. What stands in for such a cell is ordinary, so that the networks agree about it
+    and their error bars are too tight.
 
     Args:
         posterior: in standardised units.
