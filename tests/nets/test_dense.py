@@ -69,13 +69,13 @@ def test_draws_that_share_weights(module: nn.Module) -> None:
 
 @pytest.mark.parametrize("module", OTHERS.values(), ids=OTHERS.keys())
 def test_anything_else_is_left_to_vmap(module: nn.Module) -> None:
-    assert dense_stack(module, dropped=False) is None
+    assert dense_stack(module) is None
 
 
 def test_a_hooked_layer_is_left_to_vmap() -> None:
     module = nn.Sequential(nn.Linear(3, 2))
     module[0].register_forward_hook(lambda layer, args, output: output + 1)
-    assert dense_stack(module, dropped=False) is None
+    assert dense_stack(module) is None
 
 
 def test_sequences_of_rows_are_left_to_vmap() -> None:

@@ -301,7 +301,7 @@ def test_rates_can_be_overridden():
         (
             nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.Flatten(), nn.Linear(12, 2)),
             IMAGES,
-            [(4, 4, 4), (12,)],
+            [(4, 1, 1), (12,)],
         ),
         (nn.Linear(3, 2), ROWS, []),
     ],

@@ -1,6 +1,7 @@
 """Ways from data to a posterior. One algorithm, one module; `base` says what a method is."""
 
 from credo.methods.base import Info, Method, State, Tick
+from credo.methods.dropout.concrete import ConcreteDropout
 from credo.methods.dropout.mc import MCDropout
 from credo.methods.dropout.variational import SparseVariationalDropout, VariationalDropout
 from credo.methods.ensemble import DeepEnsemble, Ensemble
@@ -12,6 +13,7 @@ __all__ = [
     "MAP",
     "BayesByBackprop",
     "BlackBoxVI",
+    "ConcreteDropout",
     "DeepEnsemble",
     "Ensemble",
     "Info",

@@ -6,7 +6,7 @@ written down directly, which spares most of the time that small nets spend on la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -70,15 +70,40 @@ class DenseStack:
         """
         lanes = len(next(iter(tensors.values())))
         hidden = x.flatten(2) if own_x else x.flatten(1)
-        remaining = iter(masks)
-        for layer in self.layers:
-            if isinstance(layer, _Linear):
-                hidden = _linear(layer, tensors, hidden, lanes, shared)
-            elif not isinstance(layer, _Drop):
-                hidden = layer(hidden)
-            elif masks:
-                hidden = hidden * next(remaining)
-        return hidden
+        return _through(self.layers, tensors, hidden, masks, lanes, shared)
+
+    def drawn(self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], at_once: int) -> Tensor:
+        """Outputs (S, B, E) of S draws that share weights, some at once; what no mask touches is computed once.
+
+        Args:
+            tensors: weights by name, (1, *shape).
+            x: inputs (B, ...).
+            masks: one for each dropout layer, (S, 1, width).
+            at_once: draws that are computed together.
+        """
+        first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, _Drop))
+        hidden = _through(self.layers[:first], tensors, x.flatten(1), (), 1, True)
+        parts = zip(*(torch.split(mask, at_once) for mask in masks), strict=True)
+        return torch.cat([_through(self.layers[first:], tensors, hidden, part, 1, True) for part in parts])
+
+
+def _through(
+    layers: Sequence[_Layer],
+    tensors: Mapping[str, Tensor],
+    hidden: Tensor,
+    masks: Sequence[Tensor],
+    lanes: int,
+    shared: bool,
+) -> Tensor:
+    remaining = iter(masks)
+    for layer in layers:
+        if isinstance(layer, _Linear):
+            hidden = _linear(layer, tensors, hidden, lanes, shared)
+        elif not isinstance(layer, _Drop):
+            hidden = layer(hidden)
+        elif masks:
+            hidden = hidden * next(remaining)
+    return hidden
 
 
 def _linear(layer: _Linear, tensors: Mapping[str, Tensor], hidden: Tensor, lanes: int, shared: bool) -> Tensor:
@@ -92,13 +117,14 @@ def _linear(layer: _Linear, tensors: Mapping[str, Tensor], hidden: Tensor, lanes
     return torch.baddbmm(bias.unsqueeze(1), inputs, weight.mT)
 
 
-def dense_stack(module: nn.Module, *, dropped: bool) -> DenseStack | None:
+def dense_stack(module: nn.Module, *, before: Collection[str] = ()) -> DenseStack | None:
     """The module as a plain dense stack; None if it is anything else.
 
     Args:
         module: the user's, unhooked.
-        dropped: dropout was put in front of every linear layer but the first.
+        before: names of the layers in front of which dropout was put.
     """
+    dropped = {id(module.get_submodule(name)) for name in before}
     names = {id(p): name for name, p in module.named_parameters()}
     leaves = list(_leaves(module))
     linear = [m for m in leaves if isinstance(m, nn.Linear)]
@@ -107,7 +133,7 @@ def dense_stack(module: nn.Module, *, dropped: bool) -> DenseStack | None:
     layers: list[_Layer] = []
     for leaf in leaves:
         if type(leaf) is nn.Linear:
-            if dropped and leaf is not linear[0]:
+            if id(leaf) in dropped:
                 layers.append(_Drop())
             layers.append(_Linear(names[id(leaf.weight)], None if leaf.bias is None else names[id(leaf.bias)]))
         elif isinstance(leaf, nn.Dropout):

@@ -6,10 +6,10 @@ arguments, so that a mask can be shared by a batch (one draw = one function), di
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -17,17 +17,34 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from credo.core.rng import GLOBAL_GENERATOR, Stream
+from credo.core.rng import Stream
+from credo.nets.fed import Fed
 
-_CHANNEL_AXES = {F.dropout1d: 1, F.dropout2d: 2, F.dropout3d: 3}
-_DROPOUTS = {F.dropout, F.alpha_dropout, *_CHANNEL_AXES}
+CHANNEL_AXES = {F.dropout1d: 1, F.dropout2d: 2, F.dropout3d: 3}
+"""Dropout of whole channels, and how many axes a channel has."""
+DROPOUTS = {F.dropout, F.alpha_dropout, *CHANNEL_AXES}
+_BY_CHANNEL_AXES = {axes: drop for drop, axes in CHANNEL_AXES.items()}
 _ALPHA = -1.0507009873554805 * 1.6732632423543772
 """The value that SELU saturates at; alpha dropout sets dropped units to it."""
+
+Pattern = tuple[str, float]
+"""A pattern for names of layers, as in file names, and a rate."""
+
+
+class Drops(StrEnum):
+    """What is dropped where dropout is put into a network."""
+
+    UNITS = "units"
+    """Single entries of a layer's input: a unit of a dense layer, a pixel of a channel."""
+    CHANNELS = "channels"
+    """Whole channels in front of a convolution, units in front of a dense layer."""
+    WEIGHTS = "weights"
+    """Single weights (DropConnect)."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """One place where a forward pass drops units.
+    """One place where a forward pass drops units, or a weight of which entries are dropped.
 
     Attributes:
         shape: shape of the mask for the probe batch.
@@ -35,6 +52,8 @@ class Site:
         per_example: how many entries of that axis belong to one example.
         rate: probability that a unit is dropped.
         alpha: alpha dropout (for SELU) rather than the ordinary kind.
+        name: of the module in which it happens; another place in the same module is called name:2, and so on.
+        fed: the layer whose inputs are dropped; None where no layer, or something else, takes them.
     """
 
     shape: tuple[int, ...]
@@ -42,6 +61,8 @@ class Site:
     per_example: int
     rate: float
     alpha: bool
+    name: str = ""
+    fed: Fed | None = None
 
     def mask_shape(self, examples: int | None) -> tuple[int, ...]:
         """Shape of a mask for so many examples; None: one mask that all of them share."""
@@ -51,33 +72,44 @@ class Site:
         shape[self.batch_axis] = 1 if examples is None else examples * self.per_example
         return tuple(shape)
 
+    def matches(self, pattern: str) -> bool:
+        """Whether a pattern means this place: by the name of the module that drops, or of the layer it drops for."""
+        return any(fnmatchcase(name, pattern) for name in (self.name, self.fed.layer if self.fed else self.name))
+
 
 @dataclass(frozen=True)
 class DropoutChange:
     """A wish that differs from what the module says.
 
     Attributes:
-        rate: the rate at every site.
-        inserted: the module has no dropout; put it in front of every weight layer but the first.
+        rate: at every place that no pattern means; None for the module's own.
+        inserted: the module has no dropout; put it in front of every weight layer but the first, or of those that a
+            pattern means.
+        rates: rates by pattern; the first pattern that means a place counts.
+        drops: what is dropped where dropout is put in.
     """
 
-    rate: float
+    rate: float | None
     inserted: bool
+    rates: tuple[Pattern, ...] = ()
+    drops: Drops = Drops.CHANNELS
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "drops", Drops(self.drops))
 
-@dataclass(frozen=True)
-class Trace:
-    """What one look at a forward pass shows.
+    def rate_at(self, site: Site) -> float:
+        """The rate at a place."""
+        own = site.rate if self.rate is None else self.rate
+        return next((rate for pattern, rate in self.rates if site.matches(pattern)), own)
 
-    Attributes:
-        sites: the places where it drops units, in the order of the calls.
-        output: shape of the outputs for one example.
-        activations: entries of the largest intermediate tensor, per example.
-    """
-
-    sites: tuple[Site, ...]
-    output: tuple[int, ...]
-    activations: int
+    def places(self, module: nn.Module) -> list[str]:
+        """The layers in front of which dropout is put, or whose weights are dropped."""
+        if not self.inserted:
+            return []
+        names = [name for name, _ in weight_layers(module)]
+        if self.rates:
+            return [name for name in names if any(fnmatchcase(name, pattern) for pattern, _ in self.rates)]
+        return names if self.drops is Drops.WEIGHTS else names[1:]
 
 
 def draw_masks(
@@ -87,6 +119,7 @@ def draw_masks(
     examples: int | None,
     dtype: torch.dtype,
     device: torch.device | str,
+    keeps: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
     """Masks of 0 and 1 / (1 - rate) (0 and 1 for alpha dropout), (lanes, *mask shape) for each site.
 
@@ -98,15 +131,20 @@ def draw_masks(
             (a drawn function).
         dtype: of the masks.
         device: of the masks.
+        keeps: the probability that a unit stays, where that was learned: for each site (lanes or 1, ...), to be
+            broadcast over its mask.
     """
     generator = stream.generator(device)
     masks = []
-    for site in sites:
-        keep = torch.empty((lanes, *site.mask_shape(examples)), dtype=dtype, device=device)
-        keep.bernoulli_(1.0 - site.rate, generator=generator)
-        if not site.alpha and site.rate < 1.0:
-            keep.mul_(1.0 / (1.0 - site.rate))
-        masks.append(keep)
+    for index, site in enumerate(sites):
+        mask = torch.empty((lanes, *site.mask_shape(examples)), dtype=dtype, device=device)
+        if keeps is not None:
+            mask.bernoulli_(keeps[index].expand(mask.shape), generator=generator).div_(keeps[index])
+        else:
+            mask.bernoulli_(1.0 - site.rate, generator=generator)
+            if not site.alpha and site.rate < 1.0:
+                mask.mul_(1.0 / (1.0 - site.rate))
+        masks.append(mask)
     return masks
 
 
@@ -115,23 +153,24 @@ class Masked(TorchFunctionMode):
 
     Args:
         masks: as `draw_masks` gives them, for one lane.
-        rate: that of the masks, where it is not the one that the module says.
+        rate: those of the masks, one for each or one for all, where they are not the ones that the module says.
     """
 
-    def __init__(self, masks: Sequence[Tensor], rate: float | None = None) -> None:
+    def __init__(self, masks: Sequence[Tensor], rate: float | Sequence[float] | None = None) -> None:
         super().__init__()
-        self.masks, self.rate = iter(masks), rate
+        self.masks = iter(masks)
+        self.rates = iter([rate] * len(masks) if rate is None or isinstance(rate, float) else rate)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func not in _DROPOUTS:
+        if func not in DROPOUTS:
             return func(*args, **kwargs)
-        x, rate = _input_and_rate(func, args, kwargs)
-        if rate == 0.0:
+        x, own = input_and_rate(func, args, kwargs)
+        if own == 0.0:
             return x
-        mask = next(self.masks)
+        mask, rate = next(self.masks), next(self.rates)
         if func is F.alpha_dropout:
-            return _alpha_dropout(x, mask, rate if self.rate is None else self.rate)
+            return _alpha_dropout(x, mask, own if rate is None else rate)
         return x * mask
 
 
@@ -139,8 +178,8 @@ class Undropped(TorchFunctionMode):
     """While active, dropout calls do nothing."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _DROPOUTS:
-            return _input_and_rate(func, args, kwargs or {})[0]
+        if func in DROPOUTS:
+            return input_and_rate(func, args, kwargs or {})[0]
         return func(*args, **(kwargs or {}))
 
 
@@ -153,7 +192,7 @@ def _alpha_dropout(x: Tensor, mask: Tensor, rate: float) -> Tensor:
     return gain * (x * mask + _ALPHA * (1.0 - mask)) - gain * _ALPHA * rate
 
 
-def _input_and_rate(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, float]:
+def input_and_rate(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, float]:
     """What a dropout call is given, by the signature that all of them share; rate 0 where it is told not to drop."""
     x = args[0] if args else kwargs["input"]
     rate = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
@@ -161,111 +200,27 @@ def _input_and_rate(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tenso
     return x, float(rate) if training else 0.0
 
 
-class _Recorder(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[tuple[int, ...], float, bool]] = []
-        self.largest = 0
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _DROPOUTS:
-            x, rate = _input_and_rate(func, args, kwargs)
-            if rate > 0.0:
-                self.calls.append((_mask_shape(func, x), rate, func is F.alpha_dropout))
-            return x
-        result = func(*args, **kwargs)
-        if isinstance(result, Tensor):
-            self.largest = max(self.largest, result.numel())
-        return result
+PROBE = 0.5
+"""The rate that a dropout call which was put in is made with: any but 0, since masks bring the rate that is meant."""
 
 
-def _mask_shape(func: Callable[..., Tensor], x: Tensor) -> tuple[int, ...]:
-    spatial = _CHANNEL_AXES.get(func, 0)
-    kept = x.ndim - spatial
-    return (*x.shape[:kept], *([1] * spatial))
-
-
-def trace(forward: Callable[[int], Tensor]) -> Trace:
-    """Watch a forward pass with two and with three examples.
-
-    Args:
-        forward: runs the network on so many examples and returns its outputs.
-    """
-    seen = []
-    for examples in (2, 3):
-        recorder = _Recorder()
-        with recorder, _no_hidden_noise():
-            outputs = forward(examples)
-        if not isinstance(outputs, Tensor):
-            raise ValueError(
-                f"the network returns a {type(outputs).__name__}: it must return one tensor (B, outputs); wrap it in a "
-                "module that picks the part you want"
-            )
-        if outputs.shape[:1] != (examples,):
-            raise ValueError(
-                f"the network gave outputs of shape {tuple(outputs.shape)} for {examples} examples: "
-                "the first axis must be the batch"
-            )
-        seen.append((recorder, outputs))
-    (two, outputs), (three, _) = seen
-    if len(two.calls) != len(three.calls):
-        raise ValueError("the network drops in a different number of places for two and for three examples")
-    sites = tuple(_site(*pair) for pair in zip(two.calls, three.calls, strict=True))
-    return Trace(sites, tuple(outputs.shape[1:]), max(1, math.ceil(two.largest / 2)))
-
-
-@contextmanager
-def _no_hidden_noise() -> Iterator[None]:
-    """Refuse a forward pass that reads torch's global generators, and leave them as they were."""
-    with GLOBAL_GENERATOR:
-        before = _global_states()
-        try:
-            yield
-        finally:
-            after = _global_states()
-            torch.set_rng_state(before[0])
-            torch.cuda.set_rng_state_all(before[1:])
-    if all(map(torch.equal, before, after)):
-        return
-    raise ValueError(
-        "the network draws random numbers of its own in training (dropout inside attention, a noise layer, RReLU or "
-        "the like), where credo cannot give it a seed: set that dropout to 0 and put nn.Dropout behind it"
-    )
-
-
-def _global_states() -> list[Tensor]:
-    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    return [torch.get_rng_state(), *gpus]
-
-
-def _site(two: tuple[tuple[int, ...], float, bool], three: tuple[tuple[int, ...], float, bool]) -> Site:
-    shape, rate, alpha = two
-    grows = [axis for axis, (a, b) in enumerate(zip(shape, three[0], strict=True)) if a != b]
-    if len(grows) > 1:
-        raise ValueError("the network drops entries that belong to pairs of examples, so no mask can be shared by all")
-    if not grows:
-        return Site(shape, None, 0, rate, alpha)
-    axis = grows[0]
-    return Site(shape, axis, three[0][axis] - shape[axis], rate, alpha)
-
-
-def drop_before_hidden_layers(module: nn.Module, rate: float) -> int:
-    """Put dropout on the inputs of every linear and convolutional layer but the first, in place; say how many.
+def put_in(module: nn.Module, change: DropoutChange) -> None:
+    """Put dropout on the inputs of the layers that a change means, in place.
 
     For a plain stack this is dropout after each hidden layer. Forward hooks do it, so no parameter changes its name.
     """
-    layers = list(weight_layers(module))[1:]
 
     def drop(layer: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return F.dropout(args[0], rate, training=layer.training), *args[1:]
+        function = F.dropout
+        if change.drops is Drops.CHANNELS and isinstance(layer, nn.modules.conv._ConvNd):
+            function = _BY_CHANNEL_AXES[len(layer.kernel_size)]
+        return function(args[0], PROBE, training=layer.training), *args[1:]
 
-    for layer in layers:
-        layer.register_forward_pre_hook(drop)
-    return len(layers)
+    for name in change.places(module):
+        module.get_submodule(name).register_forward_pre_hook(drop)
 
 
-def weight_layers(module: nn.Module) -> Iterable[nn.Module]:
-    """The linear and convolutional layers, in the order of registration."""
+def weight_layers(module: nn.Module) -> Iterable[tuple[str, nn.Module]]:
+    """The linear and convolutional layers by name, in the order of registration."""
     convolution = nn.modules.conv._ConvNd
-    return (m for m in module.modules() if isinstance(m, nn.Linear | nn.Bilinear | convolution))
+    return ((name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear | nn.Bilinear | convolution))

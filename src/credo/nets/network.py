@@ -17,9 +17,11 @@ from torch.func import functional_call
 from credo.core.rng import Stream
 from credo.core.trees import Layout, ParameterInfo, Params, Variables
 from credo.nets.dense import dense_stack
-from credo.nets.dropout import DropoutChange, Masked, Trace, Undropped, drop_before_hidden_layers, trace
+from credo.nets.dropout import DropoutChange, Drops, Masked, Site, Undropped, put_in
 from credo.nets.fan_in import fan_in
+from credo.nets.fed import Fed
 from credo.nets.plan import Plan
+from credo.nets.tracing import Trace, trace
 
 Net = nn.Module | Callable[[], nn.Module]
 
@@ -42,7 +44,10 @@ class Network:
         with Stream(0, ("structure",)).borrowed_global():
             self.module = _private_copy(_made(net))
         self._aliases = _aliases(self.module)
-        self._dense = dense_stack(self.module, dropped=dropout is not None and dropout.inserted)
+        places = [] if dropout is None else dropout.places(self.module)
+        connections = dropout is not None and dropout.drops is Drops.WEIGHTS
+        self.dropped_weights = tuple(self._weight_of(name) for name in places) if connections else ()
+        self._dense = dense_stack(self.module, before=() if connections else places)
         self._evaluating = self._skeleton().eval()
         self._training = self._skeleton().train()
         self._drawing = _freeze_statistics(self._skeleton().train())
@@ -99,9 +104,13 @@ class Network:
     def _skeleton(self) -> nn.Module:
         """A copy with the structure and no values: those come with every call."""
         module = copy.deepcopy(self.module).to("meta")
-        if self.dropout is not None and self.dropout.inserted:
-            drop_before_hidden_layers(module, self.dropout.rate)
+        if self.dropout is not None and self.dropout.drops is not Drops.WEIGHTS:
+            put_in(module, self.dropout)
         return module
+
+    def _weight_of(self, layer: str) -> str:
+        name = f"{layer}.weight" if layer else "weight"
+        return self._aliases.get(name, name)
 
     def trace(self, variables: Variables, x: Tensor) -> Trace:
         """Where the network drops, what it returns and how much memory it takes, for inputs like x (B, ...)."""
@@ -116,11 +125,32 @@ class Network:
                 return self._call(self._drawing, {**lane, **kept}, few[:examples], (), None)
 
             with torch.no_grad():
-                seen = trace(forward)
-            if self.dropout is not None:
-                seen = replace(seen, sites=tuple(replace(site, rate=self.dropout.rate) for site in seen.sites))
-            self._traces[key] = seen
+                seen = trace(self._drawing, {id(t): name for name, t in lane.items()}, forward)
+            self._traces[key] = replace(seen, sites=self._settled(seen.sites))
         return self._traces[key]
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Where the network drops, as the first look at it showed."""
+        if not self._traces:
+            raise ValueError("nobody has looked at the network yet: call trace(variables, x) first")
+        return next(iter(self._traces.values())).sites
+
+    def _settled(self, own: tuple[Site, ...]) -> tuple[Site, ...]:
+        """The sites with the rates that are meant; those of weights come first, and leave the others as they are."""
+        if self.dropout is None:
+            return own
+        meant = self._weight_sites() or own
+        settled = tuple(replace(site, rate=self.dropout.rate_at(site)) for site in meant)
+        return settled if meant is own else settled + own
+
+    def _weight_sites(self) -> tuple[Site, ...]:
+        """The weights of which entries are dropped: masks of their own shape, the same for all examples."""
+        shapes = {name: tuple(self.module.get_parameter(name).shape) for name in self.dropped_weights}
+        return tuple(
+            Site(shape, None, 0, 0.0, False, name.rpartition(".")[0], Fed(name, shape[1], shape[0], 1, len(shape) - 2))
+            for name, shape in shapes.items()
+        )
 
     def evaluate(self, variables: Variables, x: Tensor, plan: Plan = Plan.TOGETHER, *, own_x: bool = False) -> Tensor:
         """Deterministic outputs, (M, B, ...): dropout off, batch norm by its running statistics.
@@ -152,12 +182,35 @@ class Network:
         """
         return self._run(self._training, variables, x, plan, masks, own_x=own_x, around=around)
 
-    def draw(self, variables: Variables, x: Tensor, masks: Sequence[Tensor], plan: Plan = Plan.TOGETHER) -> Tensor:
+    def draw(
+        self,
+        variables: Variables,
+        x: Tensor,
+        masks: Sequence[Tensor],
+        plan: Plan = Plan.TOGETHER,
+        *,
+        at_once: int | None = None,
+    ) -> Tensor:
         """Outputs of drawn functions, (S, B, ...): with these masks, batch norm by its running statistics.
 
         With one member and S masks, the weights are shared by all draws.
+
+        Args:
+            variables: parameters and buffers, (S or 1, *shape) each.
+            x: inputs (B, ...).
+            masks: (S, *mask shape) for each site.
+            plan: draws together or one by one.
+            at_once: how many draws may be computed together where weights are shared; None for all of them. What a
+                dense stack does before the first mask is then computed once for all draws.
         """
-        return self._run(self._drawing, variables, x, plan, masks)
+        if at_once is None or not masks or variables.members > 1:
+            return self._run(self._drawing, variables, x, plan, masks)
+        if self._dense and self._dense.takes(x.ndim) and not self.dropped_weights:
+            return self._dense.drawn({**variables.params, **variables.buffers}, x, masks, at_once)
+        parts = zip(
+            *(torch.split(mask, at_once if plan is Plan.TOGETHER else len(mask)) for mask in masks), strict=True
+        )
+        return torch.cat([self._run(self._drawing, variables, x, plan, part) for part in parts])
 
     def _run(
         self,
@@ -171,7 +224,10 @@ class Network:
         around: Around | None = None,
     ) -> Tensor:
         params = {name: variables.params[name] for name in self.layout}
-        context = around or (self._masked if masks else None)
+        if self.dropped_weights and masks:
+            params, masks = self._with_dropped_weights(params, masks)
+            variables = Variables(params, _as_many(variables.buffers, len(next(iter(params.values())))))
+        context = around or (self._masking(variables, x[0] if own_x else x) if masks else None)
         lanes = max(variables.members, len(masks[0]) if masks else 1)
         shared = variables.members == 1 and lanes > 1
         dense = self._dense if around is None and self._dense and self._dense.takes(x.ndim - own_x) else None
@@ -201,6 +257,11 @@ class Network:
         axes = (*([None if shared else 0] * len(names)), *([0] * len(masks)), 0 if own_x else None)
         return torch.func.vmap(one_lane, in_dims=axes)(*tensors, *masks, x)
 
+    def _with_dropped_weights(self, params: Params, masks: Sequence[Tensor]) -> tuple[Params, Sequence[Tensor]]:
+        count, lanes = len(self.dropped_weights), len(masks[0])
+        dropped = {name: params[name] * mask for name, mask in zip(self.dropped_weights, masks, strict=False)}
+        return {**_as_many(params, lanes), **dropped}, masks[count:]
+
     def _call(
         self, module: nn.Module, tensors: Params, x: Tensor, masks: Sequence[Tensor], around: Around | None
     ) -> Tensor:
@@ -211,8 +272,16 @@ class Network:
         with around(tensors, masks):
             return functional_call(module, named, (x,), tie_weights=False)
 
-    def _masked(self, params: Params, masks: Sequence[Tensor]) -> Masked:
-        return Masked(masks, None if self.dropout is None else self.dropout.rate)
+    def _masking(self, variables: Variables, x: Tensor) -> Around:
+        if self.dropout is None:
+            return lambda params, masks: Masked(masks)
+        rates = [site.rate for site in self.trace(variables, x).sites[len(self.dropped_weights) :]]
+        return lambda params, masks: Masked(masks, rates)
+
+
+def _as_many(tree: Params, lanes: int) -> Params:
+    """One member as so many views of it."""
+    return {name: t.expand(lanes, *t.shape[1:]) for name, t in tree.items()}
 
 
 def _rows(t: Tensor) -> Sequence[Tensor]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.posteriors.base import Posterior
+from credo.posteriors.draws import Draws
 from credo.posteriors.functions import Functions
 
 DRAWS = 100
@@ -19,21 +22,34 @@ DRAWS = 100
 class Dropout(Posterior):
     """Weights times Bernoulli masks; a draw fixes one mask for all inputs.
 
+    w_draw = w * mask,   mask = 0 with probability `rate`, 1 / (1 - rate) otherwise,   so that E[w_draw] = w
+
     Attributes:
-        variables: weights of the M members, (M, *shape) each.
+        variables: weights of the M members, (M, *shape) each, at their expectation.
+        rates: learned dropout rates by the name of the place, (M, *mask of one example) or (M, 1, ..., 1); empty where
+            rates were given, not learned.
     """
 
     variables: Variables
+    rates: Mapping[str, Tensor] = field(default_factory=dict)
 
     def draw(self, count: int | None = None, seed: int = 0) -> Functions:
         """`count` functions (100 when not said), dealt to the members in turn."""
         count = DRAWS if count is None else count
         if count < 1:
             raise ValueError(f"draws must be at least 1, got {count}")
-        members = self.variables.members
-        variables = self.variables if members == 1 else self.variables.take(torch.arange(count) % members)
         even = torch.full((count,), -torch.log(torch.tensor(float(count))).item(), device=self.variables.device)
-        return Functions(self.model, variables, even, masks=Stream(seed, ("draw", "masks")))
+        return Functions(self.model, self.variables, even, masks=Stream(seed, ("draw", "masks")), rates=self.rates)
 
     def point(self) -> Variables:
         return self.variables
+
+    def naive(self) -> Draws:
+        """The plain network with its weights at their expectation: one forward pass, and no epistemic part.
+
+        p(y | x, E_q[w])   in the place of   E_q[ p(y | x, w) ]
+
+        Example:
+            `posterior.naive().predict(x)` beside `posterior.predict(x, draws=100)`.
+        """
+        return Draws(self.model, self.variables, Draws.uniform(self.variables), record=self.record)

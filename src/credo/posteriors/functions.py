@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.model import Model, likelihood_params
-from credo.nets.dropout import draw_masks
+from credo.nets.dropout import Site, draw_masks
 from credo.nets.plan import Plan, drawing_plan
 
 MEMORY_ENTRIES = {"cpu": 2**24, "cuda": 2**27}
@@ -20,6 +21,8 @@ CACHE_ENTRIES = {"cpu": 2**19, "cuda": 2**27}
 """The same of all functions that are computed together: on a CPU they should fit the cache."""
 ELSEWHERE = 2**24
 """Either, on devices that are not named."""
+MASK_ENTRIES = 2**23
+"""Entries of the masks that are in memory at a time; the cut depends on the network alone, not on the machine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,15 +31,18 @@ class Functions:
 
     Attributes:
         model: what the functions belong to.
-        variables: weights of each function, (S, *shape), or of one (1, *shape) that all share and masks tell apart.
+        variables: weights of each function, (S, *shape); with masks, of the M members to whom the functions are dealt
+            in turn, (M, *shape).
         log_weights: log weights of the functions, (S,), normalised.
         masks: the noise of the dropout masks, one mask per function; None for no dropout.
+        rates: learned dropout rates, (M, *mask) each, for every site in order; empty where the network has its own.
     """
 
     model: Model
     variables: Variables
     log_weights: Tensor
     masks: Stream | None = None
+    rates: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.log_weights)
@@ -44,29 +50,51 @@ class Functions:
     @property
     def likelihood_params(self) -> Params:
         """The likelihood's learned parameters for each function, (S, D)."""
-        own = likelihood_params(self.variables.params)
-        return {name: t.expand(len(self), *t.shape[1:]) for name, t in own.items()}
+        members = torch.arange(len(self)) % self.variables.members
+        return {name: t[members.to(t.device)] for name, t in likelihood_params(self.variables.params).items()}
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
         network, draws, device = self.model.network, len(self), self.variables.device
         traced = network.trace(self.variables, x)
-        masks: list[Tensor] = []
-        if self.masks is not None:
-            masks = draw_masks(traced.sites, self.masks, draws, None, network.dtype, device)
-        plan = drawing_plan(network.module, draws, device.type == "cpu")
+        outputs = torch.empty((draws, len(x), *traced.output), dtype=network.dtype, device=device)
         rows = max(1, min(len(x), MEMORY_ENTRIES.get(device.type, ELSEWHERE) // traced.activations))
         together = max(1, CACHE_ENTRIES.get(device.type, ELSEWHERE) // (traced.activations * rows))
+        if self.masks is not None and traced.sites:
+            members = self.variables.members
+            for m in range(min(members, draws)):
+                self._masked(outputs[m::members], m, x, traced.sites, rows, together)
+            return outputs
+        plan = drawing_plan(network.module, draws, device.type == "cpu")
         lanes = draws if plan is Plan.ONE_BY_ONE else together
-        outputs = torch.empty((draws, len(x), *traced.output), dtype=network.dtype, device=device)
         for r in _slices(len(x), rows):
             for s in _slices(draws, lanes):
-                part = self._part(s)
-                if masks:
-                    outputs[s, r] = network.draw(part, x[r], [mask[s] for mask in masks], plan)
-                else:
-                    outputs[s, r] = network.evaluate(part, x[r], plan)
+                outputs[s, r] = network.evaluate(self._part(s), x[r], plan)
         return outputs
+
+    def _masked(
+        self, outputs: Tensor, member: int, x: Tensor, sites: tuple[Site, ...], rows: int, at_once: int
+    ) -> None:
+        """Fill in the functions of one member, whose weights they share; a block of masks at a time."""
+        assert self.masks is not None
+        network, device = self.model.network, self.variables.device
+        own, keeps = self.variables.take([member]), self._keeps(member, sites)
+        block = max(1, MASK_ENTRIES // sum(math.prod(site.mask_shape(None)) for site in sites))
+        plan = drawing_plan(network.module, min(block, len(outputs)), device.type == "cpu")
+        for b in _slices(len(outputs), block):
+            stream = self.masks.child(member, b.start)
+            masks = draw_masks(sites, stream, b.stop - b.start, None, network.dtype, device, keeps)
+            for r in _slices(len(x), rows):
+                outputs[b, r] = network.draw(own, x[r], masks, plan, at_once=at_once)
+
+    def _keeps(self, member: int, sites: tuple[Site, ...]) -> list[Tensor] | None:
+        if not self.rates:
+            return None
+        if len(self.rates) != len(sites):
+            raise ValueError(
+                f"{len(self.rates)} dropout rates were learned, and the network drops at {len(sites)} places"
+            )
+        return [1.0 - rate[member : member + 1] for rate in self.rates.values()]
 
     def _part(self, lanes: slice) -> Variables:
         if self.variables.members == 1:

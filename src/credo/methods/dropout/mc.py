@@ -2,65 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from credo.core.trees import Params
-from credo.methods.base import State
-from credo.methods.checks import check_rate
-from credo.methods.point import PointMethod
-from credo.model import Model, Target
-from credo.nets.dropout import DropoutChange, weight_layers
+from credo.core.rng import Stream
+from credo.core.trees import Variables
+from credo.methods.base import Info, Tick
+from credo.methods.checks import check_positive, check_rate
+from credo.methods.dropout.base import DropoutMethod, with_length_scale
+from credo.methods.dropout.placing import Rate, placed, sites_of
+from credo.methods.dropout.prior import expected_log_prior, fixed_keeps
+from credo.methods.point import PointState
+from credo.model import Batch, Model, Target
+from credo.nets.dropout import Drops
 from credo.posteriors import Dropout, Posterior
 
 
 @dataclass(frozen=True)
-class MCDropout(PointMethod):
+class MCDropout(DropoutMethod):
     """Train with dropout, predict with dropout: each mask is a draw from an approximate posterior.
 
-    max_w  sum_n log p(y_n | x_n, w * mask_n) + log p(w);   draws are w * mask, one mask for all inputs
+    max_w  sum_n log p(y_n | x_n, w * mask_n) + E_mask[ log p(w * mask) ];   draws are w * mask, one mask for all inputs
+
+    This is the evidence bound of q(w * mask), up to a constant. With a normal prior of length scale l the second part
+    is -sum l^2 / (2 keep) |w|^2, or in the weights m = w / keep that stay, per example,
+
+    J = -1/N sum_n log p(y_n | x_n, m) + keep l^2 / (2 N) |m|^2,   keep = 1 - rate
+
+    so the weight decay follows from the prior, the rate of the layer and the number of data. A network without dropout
+    (keep = 1) is MAP; the rate tightens the prior of a layer by 1 / keep.
+
+    In training every example has its own mask; of weights (DropConnect) one mask per step serves the whole batch, since
+    a mask for each example would be a copy of all weights for each. The expectation of the gradient is the same, its
+    variance larger.
 
     Args:
-        rate: None uses the dropout layers of the network as they are, and is refused if there are none. A rate is given
-            to the layers that are there; if there are none, dropout is put in front of every linear and convolutional
-            layer but the first (in a plain stack: after each hidden layer).
+        rate: None uses the dropout layers of the network as they are, and is refused if there are none. A number is
+            given to the layers that are there; if there are none, dropout is put in front of every linear and
+            convolutional layer but the first (in a plain stack: after each hidden layer). A mapping gives rates by
+            pattern of the layer's name, {"layers.3": 0.1, "head.*": 0.5}: of a dropout layer, or of the layer it drops
+            for; where the network has no dropout it is put in front of the layers that a pattern means, and no others.
+        drops: where dropout is put in: `Drops.CHANNELS` drops whole channels in front of convolutions and units
+            elsewhere, `Drops.UNITS` single entries everywhere, `Drops.WEIGHTS` single weights of all layers
+            (DropConnect); or their names.
+        length_scale: l of the prior N(0, 1 / l^2) of all weights; None for the model's own prior.
 
-    Reference: Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", 2016, https://arxiv.org/abs/1506.02142
+    Example:
+        >>> import torch, credo
+        >>> x = torch.linspace(-1, 1, 20)[:, None]
+        >>> posterior = credo.fit(credo.nets.MLP(1, 1), (x, x.sin()), MCDropout(epochs=5, rate=0.1))
+        >>> posterior.predict(x, draws=50).draws.shape, posterior.naive().predict(x).draws.shape
+        (torch.Size([50, 20, 1]), torch.Size([1, 20, 1]))
+
+    Reference: Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", 2016, https://arxiv.org/abs/1506.02142;
+        L. Wan et al., "Regularization of neural networks using DropConnect", 2013,
+        https://proceedings.mlr.press/v28/wan13.html
     """
 
-    rate: float | None = None
+    rate: Rate | None = None
+    drops: Drops = Drops.CHANNELS
+    length_scale: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rate is not None:
-            check_rate("rate", self.rate)
+        object.__setattr__(self, "drops", _resolved(self.drops))
+        for value in self.rate.values() if isinstance(self.rate, Mapping) else (self.rate,):
+            if value is not None:
+                check_rate("rate", value)
+        if self.length_scale is not None:
+            check_positive("length_scale", self.length_scale)
 
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
-        network = model.network
-        sites = network.trace(network.given().to(x.device), x).sites
-        if self.rate is None:
-            if not sites:
-                raise ValueError(
-                    "the network has no dropout layer, so MC dropout would give no uncertainty at all: pass a rate, "
-                    "MCDropout(rate=0.1), to put dropout in, or add nn.Dropout to the network"
-                )
-            return model, (f"dropout: the network's own, at {len(sites)} place(s)",)
-        change = DropoutChange(self.rate, inserted=not sites)
-        if sites:
-            note = f"dropout: the network's own {len(sites)} place(s), set to rate {self.rate}"
-        else:
-            places = len(list(weight_layers(network.module))) - 1
-            if places < 1:
-                raise ValueError(
-                    "the network has fewer than two linear or convolutional layers, so there is no hidden layer to "
-                    "drop: add nn.Dropout where you want it"
-                )
-            note = f"dropout: the network has none; put in front of its last {places} weight layer(s), rate {self.rate}"
-        return model.with_network(network.with_dropout(change)), (note,)
+        model = with_length_scale(model, self.length_scale)
+        if self.rate is not None:
+            model, notes = placed(model, x, self.rate, self.drops)
+            return model, (*notes, *_unfed(model, x))
+        own = sites_of(model.network, x)
+        if not own:
+            raise ValueError(
+                "the network has no dropout layer, so MC dropout would give no uncertainty at all: pass a rate, "
+                "MCDropout(rate=0.1), to put dropout in, or add nn.Dropout to the network"
+            )
+        return model, (f"dropout: the network's own, at {len(own)} place(s)", *_unfed(model, x))
 
-    def regulariser(self, target: Target, params: Params) -> Tensor:
-        return target.log_prior(params)
+    def init(self, target: Target, variables: Variables, noise: Stream) -> PointState:
+        return PointState(variables, self.optimizer.init(variables.params))
 
-    def posterior(self, target: Target, state: State) -> Posterior:
+    def step(self, target: Target, state: PointState, batch: Batch, tick: Tick) -> tuple[PointState, Info]:
+        params = {name: w.detach().requires_grad_() for name, w in state.variables.params.items()}
+        variables = Variables(params, state.variables.buffers)
+        each = target.training_log_likelihood(variables, batch, tick.noise)
+        sites = target.model.network.trace(variables, batch.x[0] if batch.own else batch.x).sites
+        log_likelihood, log_prior = target.full(each), expected_log_prior(target, params, fixed_keeps(sites))
+        self.ascend(params, log_likelihood + log_prior, state.optimizer, target, tick)
+        info = {"log_likelihood": log_likelihood.detach(), "log_prior": log_prior.detach()}
+        return state, {name: value / target.size for name, value in info.items()}
+
+    def current(self, state: PointState) -> Variables:
+        return state.variables
+
+    def posterior(self, target: Target, state: PointState) -> Posterior:
         return Dropout(target.model, state.variables)
+
+
+def _resolved(drops: Drops | str) -> Drops:
+    try:
+        return Drops(drops)
+    except ValueError:
+        raise ValueError(f"drops must be one of {', '.join(Drops)}, got {drops!r}") from None
+
+
+def _unfed(model: Model, x: Tensor) -> tuple[str, ...]:
+    """A sentence about places behind which no weights are found, so that the prior does not feel their rate."""
+    names = [site.name for site in sites_of(model.network, x) if site.fed is None or site.alpha]
+    if not names:
+        return ()
+    return (f"the prior is taken as it is behind the dropout at {', '.join(names)}: no single layer takes its units",)

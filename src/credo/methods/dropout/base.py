@@ -1,0 +1,58 @@
+"""What the methods share that drop units or weights: gradient ascent on an evidence bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
+from credo.core.trees import Params
+from credo.methods.base import Method, Tick
+from credo.methods.checks import check_at_least, check_positive
+from credo.model import Model, Target
+from credo.priors import Normal
+
+
+@dataclass(frozen=True)
+class DropoutMethod(Method):
+    """Gradient ascent on the evidence bound of a distribution that drops units or weights, for all members at once.
+
+    Args:
+        epochs: passes over the data.
+        learning_rate: step size of the optimiser.
+        batch_size: examples per step; None for all of them.
+        optimizer: the update rule.
+        schedule: how the learning rate changes in the course of the run.
+    """
+
+    epochs: int = 100
+    learning_rate: float = 1e-3
+    batch_size: int | None = 128
+    optimizer: Optimizer = Adam()
+    schedule: Schedule = Constant()
+
+    def __post_init__(self) -> None:
+        check_at_least("epochs", self.epochs, 1)
+        check_positive("learning_rate", self.learning_rate)
+        if self.batch_size is not None:
+            check_at_least("batch_size", self.batch_size, 1)
+
+    def steps(self, batches: int) -> int:
+        return self.epochs * batches
+
+    def ascend(self, leaves: Params, bound: Tensor, state: list[Tensor], target: Target, tick: Tick) -> None:
+        """Move the leaves, in place, up the bound (M,), which is on the scale of the full data."""
+        # divided by the number of data, so that a learning rate means the same for any N
+        gradients = torch.autograd.grad(-bound.sum() / target.size, list(leaves.values()))
+        rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
+        with torch.no_grad():
+            self.optimizer.update({n: t.detach() for n, t in leaves.items()}, list(gradients), state, rate)
+
+
+def with_length_scale(model: Model, length_scale: float | None) -> Model:
+    """The model with the prior N(0, 1 / l^2) for all weights; None leaves its own."""
+    if length_scale is None:
+        return model
+    return Model(model.network, model.given_likelihood, Normal(1.0 / length_scale))

@@ -1,0 +1,175 @@
+"""Concrete dropout: the rates are learned with the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credo.core.rng import Stream
+from credo.core.trees import Params, Variables
+from credo.methods.base import Info, Tick
+from credo.methods.checks import check_positive
+from credo.methods.dropout.base import DropoutMethod, with_length_scale
+from credo.methods.dropout.placing import placed, sites_of
+from credo.methods.dropout.prior import Keep, expected_log_prior
+from credo.methods.dropout.sharing import PerLayer, PerWeight, Sharing, resolved
+from credo.model import Batch, Model, Target, likelihood_params
+from credo.nets.concrete import bernoulli_entropy, concrete_masks
+from credo.nets.dropout import Drops, Site
+from credo.posteriors import Dropout, Posterior
+
+
+@dataclass(frozen=True)
+class ConcreteState:
+    """Weights, rates and the optimiser's memory, with a leading axis of M each.
+
+    Attributes:
+        variables: weights at their expectation, and buffers.
+        logits: log(keep / (1 - keep)) by place, (M, *mask of one example) or (M, 1, ..., 1).
+        optimizer: its memory, of weights and logits.
+    """
+
+    variables: Variables
+    logits: Params
+    optimizer: list[Tensor]
+
+
+@dataclass(frozen=True)
+class ConcreteDropout(DropoutMethod):
+    """Dropout whose rates are learned: MC dropout without the grid search.
+
+    max_{w, keep}  sum_n log p(y_n | x_n, w * mask_n / keep) + E_mask[ log p(w * mask / keep) ] + sum_units H(keep)
+
+    with H the entropy of a Bernoulli variable. Training divides by the number of data, so with a normal prior of length
+    scale l, in the weights m = w / keep that stay, it minimises
+
+    -1/B sum_b log p(y_b | x_b) + 1/N sum_q keep_q l^2 / 2 |m_q|^2 - 1/N sum_q H(keep_q)
+
+    The prior and the entropy fade as data grow, and rates with them where the data leave no doubt. The masks of
+    training are relaxed, mask = sigmoid((logit(keep) + logit(u)) / t), so that the likelihood has a slope by the rate;
+    drawn functions have hard masks of 0 and 1 / keep: these are what q is, and the relaxation is a device of training.
+
+    Args:
+        sharing: `PerLayer()`, one rate for each place, or `PerUnit()`, one for each unit or channel; or their names
+            layer and unit.
+        temperature: t of the relaxation. Smaller is closer to hard masks and has noisier slopes: Gal's code has 0.1,
+            which is the default, Lee's tutorial 0.01.
+        initial_rate: of all places before the first step.
+        drops: what is dropped where the network has no dropout of its own: `Drops.CHANNELS` or `Drops.UNITS`.
+        length_scale: l of the prior N(0, 1 / l^2) of all weights; None for the model's own prior.
+
+    Example:
+        >>> import torch, credo
+        >>> x = torch.linspace(-1, 1, 20)[:, None]
+        >>> posterior = credo.fit(credo.nets.MLP(1, 1), (x, x.sin()), ConcreteDropout(epochs=5))
+        >>> [tuple(rate.shape) for rate in posterior.rates.values()]
+        [(1, 1, 1), (1, 1, 1)]
+
+    Reference: Y. Gal, J. Hron, A. Kendall, "Concrete dropout", 2017, https://arxiv.org/abs/1705.07832; J. Lee, tutorial
+        on Bayesian deep learning, KAIST, part III
+    """
+
+    sharing: Sharing | str = PerLayer()
+    temperature: float = 0.1
+    initial_rate: float = 0.1
+    drops: Drops = Drops.CHANNELS
+    length_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sharing", resolved(self.sharing))
+        object.__setattr__(self, "drops", Drops(self.drops))
+        check_positive("temperature", self.temperature)
+        if not 0.0 < self.initial_rate < 1.0:
+            raise ValueError(f"initial_rate must lie between 0 and 1, both excluded, got {self.initial_rate!r}")
+        if self.length_scale is not None:
+            check_positive("length_scale", self.length_scale)
+        if isinstance(self.sharing, PerWeight) or self.drops is Drops.WEIGHTS:
+            raise ValueError(
+                "concrete dropout learns rates of layers or units, not of weights: use PerLayer() or PerUnit(), and "
+                "drops channels or units"
+            )
+
+    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+        model, notes = placed(with_length_scale(model, self.length_scale), x, self.initial_rate, self.drops)
+        sites = sites_of(model.network, x)
+        if any(site.alpha for site in sites):
+            raise ValueError("the network has alpha dropout, whose rate cannot be learned here: use nn.Dropout instead")
+        loose = [site.name for site in sites if site.fed is None]
+        if loose:
+            notes = (
+                *notes,
+                f"rates learned by likelihood and entropy alone, as no single layer takes the units: {loose}",
+            )
+        return model, (
+            *notes,
+            f"rates are learned, {type(self.sharing).__name__}, beginning with {self.initial_rate:g}",
+        )
+
+    def init(self, target: Target, variables: Variables, noise: Stream) -> ConcreteState:
+        first = math.log(1.0 / self.initial_rate - 1.0)
+        like = next(iter(variables.params.values()))
+        shapes = {site.name: self._shape(site) for site in target.model.network.sites}
+        logits = {name: like.new_full((len(like), *shape), first) for name, shape in shapes.items()}
+        return ConcreteState(variables, logits, self.optimizer.init(_joined(variables.params, logits)))
+
+    def _shape(self, site: Site) -> tuple[int, ...]:
+        mask = site.mask_shape(None)
+        each = math.prod(resolved(self.sharing).shape((1, math.prod(mask))))
+        return mask if each == math.prod(mask) else (1,) * len(mask)
+
+    def step(self, target: Target, state: ConcreteState, batch: Batch, tick: Tick) -> tuple[ConcreteState, Info]:
+        network = target.model.network
+        leaves = {n: t.detach().requires_grad_() for n, t in _joined(state.variables.params, state.logits).items()}
+        params, logits = {n: leaves[n] for n in state.variables.params}, [leaves[_LOGIT + n] for n in state.logits]
+        variables = Variables(params, state.variables.buffers)
+        sites = network.trace(variables, batch.x[0] if batch.own else batch.x).sites
+        masks = concrete_masks(sites, logits, tick.noise.child("dropout"), batch.examples, self.temperature)
+        outputs = network.train(variables, batch.x, masks, target.plan, own_x=batch.own)
+        each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(params))
+        parts = {
+            "log_likelihood": target.full(each),
+            "log_prior": expected_log_prior(target, params, learned_keeps(sites, logits)),
+            "entropy": entropy(sites, logits),
+        }
+        self.ascend(leaves, torch.stack(list(parts.values())).sum(0), state.optimizer, target, tick)
+        with torch.no_grad():
+            rates = torch.stack([torch.sigmoid(-logit).flatten(1).mean(1) for logit in logits]).mean(0)
+        return state, {**{name: part.detach() / target.size for name, part in parts.items()}, "rate": rates}
+
+    def current(self, state: ConcreteState) -> Variables:
+        return state.variables
+
+    def posterior(self, target: Target, state: ConcreteState) -> Posterior:
+        rates = {name: torch.sigmoid(-logit) for name, logit in state.logits.items()}
+        return Dropout(target.model, state.variables, rates)
+
+
+_LOGIT = "dropout/"
+
+
+def _joined(params: Params, logits: Mapping[str, Tensor]) -> Params:
+    return {**params, **{_LOGIT + name: logit for name, logit in logits.items()}}
+
+
+def learned_keeps(sites: Sequence[Site], logits: Sequence[Tensor]) -> dict[str, Keep]:
+    """The probability that a weight's input stays, as it broadcasts over the weight; two masks must both keep it."""
+    keeps: dict[str, Keep] = {}
+    for site, logit in zip(sites, logits, strict=True):
+        if site.fed is not None:
+            keep = site.fed.by_weight(torch.sigmoid(logit))
+            keeps[site.fed.weight] = keep * keeps[site.fed.weight] if site.fed.weight in keeps else keep
+    return keeps
+
+
+def entropy(sites: Sequence[Site], logits: Sequence[Tensor]) -> Tensor:
+    """Entropy of one mask of all units in nats, (M,): a rate that units share counts once for each of them."""
+    each = [
+        bernoulli_entropy(logit).flatten(1).sum(1) * (math.prod(site.mask_shape(None)) / logit[0].numel())
+        for site, logit in zip(sites, logits, strict=True)
+    ]
+    return torch.stack(each).sum(0)

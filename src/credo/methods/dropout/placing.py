@@ -1,0 +1,67 @@
+"""Where dropout goes in a network: the places it has, or new ones in front of its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from credo.model import Model
+from credo.nets.dropout import DropoutChange, Drops, Site, weight_layers
+from credo.nets.network import Network
+
+Rate = float | Mapping[str, float]
+"""One rate for all places, or rates by pattern of the layer's name, as in file names."""
+
+
+def sites_of(network: Network, x: Tensor) -> tuple[Site, ...]:
+    """The places where a network drops, for inputs like x (B, ...)."""
+    return network.trace(network.given().to(x.device), x).sites
+
+
+def placed(model: Model, x: Tensor, rate: Rate, drops: Drops) -> tuple[Model, tuple[str, ...]]:
+    """The model with dropout of these rates, and what a person should know of it.
+
+    The network's own places are set to the rates that are meant; a network without any gets dropout put in. Weights are
+    dropped beside whatever units the network drops.
+    """
+    network = model.network
+    own = sites_of(network, x)
+    rates = tuple((str(pattern), float(r)) for pattern, r in rate.items()) if isinstance(rate, Mapping) else ()
+    everywhere = None if isinstance(rate, Mapping) else float(rate)
+    inserted = not own or drops is Drops.WEIGHTS
+    change = DropoutChange(everywhere, inserted=inserted, rates=rates, drops=drops)
+    changed = network.with_dropout(change)
+    sites = sites_of(changed, x)
+    _check_patterns(rates, sites, network)
+    if not sites:
+        raise ValueError(
+            "the network has fewer than two linear or convolutional layers, so there is no hidden layer to "
+            "drop: add nn.Dropout where you want it"
+        )
+    kind = f"put in; {_put(drops)}" if inserted else "the network's own places"
+    return model.with_network(changed), (f"dropout: {kind}: {_listed(sites)}",)
+
+
+def _check_patterns(rates: tuple[tuple[str, float], ...], sites: tuple[Site, ...], network: Network) -> None:
+    for pattern, _ in rates:
+        if not any(site.matches(pattern) for site in sites):
+            names = [site.name for site in sites] or [name for name, _ in weight_layers(network.module)]
+            raise ValueError(
+                f"rate has the pattern {pattern!r}, which means none of the layers at which the network drops or could "
+                f"drop: {', '.join(names)}"
+            )
+
+
+def _put(drops: Drops) -> str:
+    what = {
+        Drops.UNITS: "units in front of layers, with rate",
+        Drops.CHANNELS: "units (channels for a convolution) in front of layers, with rate",
+        Drops.WEIGHTS: "weights of layers, with rate",
+    }
+    return what[drops]
+
+
+def _listed(sites: tuple[Site, ...]) -> str:
+    shown = [f"{site.rate:g} at {site.name or 'the whole network'}" for site in sites[:8]]
+    return ", ".join(shown) + (f" and {len(sites) - 8} more" if len(sites) > 8 else "")
