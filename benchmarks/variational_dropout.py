@@ -24,6 +24,10 @@ METHODS = {
     "one alpha for a layer": credo.VariationalDropout(epochs=1, batch_size=BATCH),
     "one for each unit": credo.VariationalDropout(epochs=1, batch_size=BATCH, sharing="unit"),
     "one for each weight": credo.VariationalDropout(epochs=1, batch_size=BATCH, sharing="weight"),
+    "one for a layer, correlated": credo.VariationalDropout(epochs=1, batch_size=BATCH, correlated=True),
+    "one for each unit, correlated": credo.VariationalDropout(
+        epochs=1, batch_size=BATCH, sharing="unit", correlated=True
+    ),
     "the sparse form": credo.SparseVariationalDropout(epochs=1, batch_size=BATCH),
 }
 

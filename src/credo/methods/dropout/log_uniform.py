@@ -70,11 +70,15 @@ class Sigmoid(LogUniform):
     k3: float = 1.48695
 
     def kl(self, log_alpha: Tensor) -> Tensor:
-        # 1 - sigmoid(t) as sigmoid(-t): for large alpha both terms are small, and the difference would lose them
-        rest = torch.sigmoid_(log_alpha.mul(-self.k3).sub_(self.k2))
-        return F.softplus(-log_alpha).mul_(0.5).add_(rest, alpha=self.k1)
+        return F.softplus(-log_alpha).mul_(0.5).add_(self.rest(log_alpha), alpha=self.k1)
 
     def slope(self, log_alpha: Tensor) -> Tensor:
-        s = torch.sigmoid_(log_alpha.mul(-self.k3).sub_(self.k2))
-        bell = torch.addcmul(s, s, s, value=-1.0).mul_(-self.k1 * self.k3)
-        return bell.sub_(torch.sigmoid(-log_alpha), alpha=0.5)
+        return self.bell(self.rest(log_alpha)).sub_(torch.sigmoid(-log_alpha), alpha=0.5)
+
+    def rest(self, log_alpha: Tensor) -> Tensor:
+        """1 - sigmoid(k2 + k3 log alpha), without the loss of digits where alpha is large."""
+        return torch.sigmoid_(log_alpha.mul(-self.k3).sub_(self.k2))
+
+    def bell(self, rest: Tensor) -> Tensor:
+        """The slope of k1 rest by log alpha."""
+        return torch.addcmul(rest, rest, rest, value=-1.0).mul_(-self.k1 * self.k3)

@@ -18,11 +18,10 @@ from credo.methods.base import Info, Method, Tick
 from credo.methods.checks import check_at_least, check_positive
 from credo.methods.dropout.noise import Divergence, Noise
 from credo.methods.vi.layers import Perturbed, find_layers
-from credo.methods.vi.local import LocalReparameterization
 from credo.methods.vi.weighting import WarmUp
 from credo.model import Batch, Model, Target, likelihood_params
 from credo.nets.dropout import Masked, draw_masks
-from credo.posteriors import DiagonalGaussian, Posterior
+from credo.posteriors import Posterior
 
 FASTER = 10.0
 """How much larger the steps of the noise are where the caller does not say: logarithms have further to go."""
@@ -127,38 +126,43 @@ class NoisyWeights(Method):
         return NoisyState(variables, level, self.optimizer.init(params), self.optimizer.init(level))
 
     def step(self, target: Target, state: NoisyState, batch: Batch, tick: Tick) -> tuple[NoisyState, Info]:
-        mean = {name: w.detach().requires_grad_() for name, w in state.mean.params.items()}
-        with torch.no_grad():
-            found = {name: self.noise.divergence(mean[name], level) for name, level in state.level.items()}
-            variance = {name: self.noise.variance(mean[name], level) for name, level in state.level.items()}
-        for v in variance.values():
-            v.requires_grad_()
-        log_likelihood = target.full(
-            log_likelihoods(target, Variables(mean, state.mean.buffers), variance, batch, tick.noise)
-        )
-        of_points = _log_prior(target, mean, state.level)
-        # divided by the number of data, so that a learning rate means the same for any N
-        loss = target.temper(-log_likelihood - of_points).sum() / target.size
-        slopes = torch.autograd.grad(loss, [*mean.values(), *variance.values()], materialize_grads=True)
-        weight = tick.value(lambda now: self.annealing.factor(now.fraction) / target.size)
+        by_mean, by_level, info = self._slopes(target, state, batch, tick)
         rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
         faster = tick.value(lambda now: self._noise_rate * self.schedule.factor(now.fraction))
         with torch.no_grad():
-            by_mean = dict(zip(mean, slopes, strict=False))
-            by_level = {}
-            for (name, level), by_variance in zip(state.level.items(), slopes[len(mean) :], strict=True):
-                of_mean, of_level = self.noise.chain(mean[name], level, variance[name], by_variance)
-                apart = found[name]
-                by_level[name] = of_level.add_(apart.by_level.mul_(weight))
-                for part in (of_mean, None if apart.by_weight is None else apart.by_weight.mul_(weight)):
-                    by_mean[name] = by_mean[name] if part is None else part.add_(by_mean[name])
-            self.optimizer.update(state.mean.params, list(by_mean.values()), state.optimizer, rate)
-            self.optimizer.update(state.level, list(by_level.values()), state.level_optimizer, faster)
+            self.optimizer.update(state.mean.params, by_mean, state.optimizer, rate)
+            self.optimizer.update(state.level, by_level, state.level_optimizer, faster)
             for level in state.level.values():
                 self.noise.confine(level)
-            kl = torch.stack([apart.kl for apart in found.values()]).sum(0)
-            info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": kl / target.size}
-            return state, {**info, **self.told(list(found.values()))}
+        return state, info
+
+    def _slopes(
+        self, target: Target, state: NoisyState, batch: Batch, tick: Tick
+    ) -> tuple[list[Tensor], list[Tensor], Info]:
+        """Of the negative bound per example, by the means and by the levels; and what to tell."""
+        noise, level = self.noise, state.level
+        mean = {name: w.detach().requires_grad_() for name, w in state.mean.params.items()}
+        with torch.no_grad():
+            spread = {name: noise.spread(mean[name], values) for name, values in level.items()}
+            apart = {name: noise.divergence(mean[name], values, spread[name]) for name, values in level.items()}
+            kl = torch.stack([part.kl for part in apart.values()]).sum(0)
+        leaves = {name: values.requires_grad_() for name, values in spread.items()}
+        variables = Variables(mean, state.mean.buffers)
+        log_likelihood = target.full(noisy_log_likelihood(target, noise, variables, leaves, batch, tick.noise))
+        # divided by the number of data, so that a learning rate means the same for any N
+        loss = target.temper(log_likelihood + _log_prior(target, mean, level)).sum() / -target.size
+        slopes = torch.autograd.grad(loss, [*mean.values(), *leaves.values()], materialize_grads=True)
+        weight = tick.value(lambda now: self.annealing.factor(now.fraction) / target.size)
+        by_mean, by_spread = dict(zip(mean, slopes, strict=False)), dict(zip(leaves, slopes[len(mean) :], strict=True))
+        by_level = []
+        with torch.no_grad():
+            for name, part in apart.items():
+                of_mean, of_level = noise.chain(mean[name], level[name], spread[name], by_spread[name])
+                by_level.append(of_level.add_(part.by_level.mul_(weight)))
+                for more in (of_mean, None if part.by_weight is None else part.by_weight.mul_(weight)):
+                    by_mean[name] = by_mean[name] if more is None else more.add_(by_mean[name])
+        info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": kl / target.size}
+        return list(by_mean.values()), by_level, {**info, **self.told(list(apart.values()))}
 
     @property
     def _noise_rate(self) -> float:
@@ -168,58 +172,45 @@ class NoisyWeights(Method):
         return state.mean
 
     def posterior(self, target: Target, state: NoisyState) -> Posterior:
-        params = state.mean.params
-        scale = {name: self.noise.variance(params[name], level).sqrt_() for name, level in state.level.items()}
-        return DiagonalGaussian(target.model, state.mean, scale)
+        return self.noise.posterior(target.model, state.mean, state.level)
 
 
-def log_likelihoods(target: Target, mean: Variables, variance: Params, batch: Batch, noise: Stream) -> Tensor:
+def noisy_log_likelihood(
+    target: Target, noise: Noise, mean: Variables, spread: Params, batch: Batch, stream: Stream
+) -> Tensor:
     """One estimate of E_q[log p(y_b | x_b, w)] for each example, (M, B).
 
-    The outputs of linear and convolutional layers are drawn, with noise of their own for every example; what is used in
-    another way is drawn in weight space.
+    Linear and convolutional layers get noise of their own for every example; a weight that is used in another way is
+    drawn once for the batch.
 
     Args:
         target: whose network it is.
+        noise: its kind.
         mean: expectations of all parameters, and the buffers.
-        variance: of the noisy weights.
+        spread: of the noisy weights.
         batch: examples.
-        noise: all the randomness there is.
+        stream: all the randomness there is.
     """
-    network, estimator = target.model.network, LocalReparameterization()
+    network, lanes = target.model.network, (mean.members, batch.examples)
     x = batch.x[0] if batch.own else batch.x
-    layers = [layer.without_bias() for layer in find_layers(network, mean, x) if layer.weight in variance]
-    covered = {layer.weight for layer in layers}
-    lanes = (mean.members, batch.examples)
-    standard = noise.child("layers").normal_like(
-        {layer.weight: mean.params[layer.weight].new_empty(()).expand(*lanes, *layer.outputs) for layer in layers}
+    layers = [layer.without_bias() for layer in find_layers(network, mean, x) if layer.weight in spread]
+    standard = stream.child("layers").normal_like(
+        {layer.weight: mean.params[layer.weight].new_empty(()).expand(*lanes, *noise.shape(layer)) for layer in layers}
     )
-    drawn = _drawn(mean.params, {n: v for n, v in variance.items() if n not in covered}, noise.child("weights"))
-    masks = draw_masks(
-        network.trace(mean, x).sites, noise.child("dropout"), *lanes, dtype=network.dtype, device=mean.device
-    )
-    rate = None if network.dropout is None else network.dropout.rate
+    whole = stream.child("weights").normal_like({n: w for n, w in mean.params.items() if n in spread.keys() - standard})
+    params = {**mean.params, **{n: noise.draw(mean.params[n], spread[n], e) for n, e in whole.items()}}
+    sites = network.trace(mean, x).sites
+    masks = draw_masks(sites, stream.child("dropout"), *lanes, dtype=network.dtype, device=mean.device)
 
-    def around(params: Params, flat: Sequence[Tensor]) -> Perturbed:
+    def around(own: Params, flat: Sequence[Tensor]) -> Perturbed:
         tensors = iter(flat)
-        dropout = Masked(list(islice(tensors, len(masks))), rate)
-        return Perturbed(layers, estimator, params, [list(islice(tensors, 2)) for _ in layers], dropout)
+        dropout = Masked(list(islice(tensors, len(masks))), [site.rate for site in sites])
+        return Perturbed(layers, noise.perturbation, own, [list(islice(tensors, 2)) for _ in layers], dropout)
 
-    brought = [t for layer in layers for t in (standard[layer.weight], variance[layer.weight])]
-    params = {**mean.params, **drawn}
-    outputs = network.train(
-        Variables(params, mean.buffers), batch.x, [*masks, *brought], target.plan, own_x=batch.own, around=around
-    )
+    brought = [t for layer in layers for t in (standard[layer.weight], spread[layer.weight])]
+    variables = Variables(params, mean.buffers)
+    outputs = network.train(variables, batch.x, [*masks, *brought], target.plan, own_x=batch.own, around=around)
     return target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(params))
-
-
-def _drawn(mean: Params, variance: Params, noise: Stream) -> Params:
-    """Draws of weights, one for each member, (M, *shape)."""
-    return {
-        # the root has no slope at zero
-        name: torch.addcmul(mean[name], variance[name].clamp_min(torch.finfo(e.dtype).tiny).sqrt(), e)
-        for name, e in noise.normal_like(variance).items()
-    }
 
 
 def _log_prior(target: Target, mean: Params, noisy: Collection[str]) -> Tensor:

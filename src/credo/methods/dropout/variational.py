@@ -9,9 +9,9 @@ import torch
 
 from credo.methods.base import Info
 from credo.methods.checks import check_positive
-from credo.methods.dropout.noise import Additive, Divergence, Multiplicative
+from credo.methods.dropout.noise import Additive, Correlated, Divergence, Multiplicative, Noise
 from credo.methods.dropout.noisy import NoisyWeights
-from credo.methods.dropout.sharing import PerLayer, Sharing, resolved
+from credo.methods.dropout.sharing import PerLayer, PerWeight, Sharing, resolved
 
 THRESHOLD = 3.0
 """log alpha above which a weight is noise: 95 % of it, as a dropout rate."""
@@ -37,6 +37,8 @@ class VariationalDropout(NoisyWeights):
         annealing: what the KL is multiplied by in the course of the run.
         noisy: patterns of the names of the weights that get noise, as in file names ("layers.0.*").
         sharing: which weights have one alpha in common: layer, unit or weight, or a value such as `PerUnit()`.
+        correlated: one noise for all weights that leave an input unit, w_oi = theta_oi (1 + sqrt(alpha) noise_i): the
+            paper's type B, a single product for each layer, with the log-uniform prior on the noise of the units.
         initial_alpha: of every weight before the first step, at most 1.
 
     Example:
@@ -51,11 +53,17 @@ class VariationalDropout(NoisyWeights):
     """
 
     sharing: Sharing | str = PerLayer()
+    correlated: bool = False
     initial_alpha: float = 0.25
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "sharing", resolved(self.sharing))
+        if self.correlated and isinstance(self.sharing, PerWeight):
+            raise ValueError(
+                "correlated=True gives all weights of an input unit the same noise, so they cannot have an alpha each: "
+                "use sharing='unit' or sharing='layer', or correlated=False"
+            )
         check_positive("initial_alpha", self.initial_alpha)
         if self.initial_alpha > 1.0:
             raise ValueError(
@@ -64,8 +72,8 @@ class VariationalDropout(NoisyWeights):
             )
 
     @property
-    def noise(self) -> Multiplicative:
-        return Multiplicative(resolved(self.sharing))
+    def noise(self) -> Noise:
+        return (Correlated if self.correlated else Multiplicative)(resolved(self.sharing))
 
     @property
     def initial(self) -> float:
@@ -123,5 +131,5 @@ class SparseVariationalDropout(NoisyWeights):
 
     def told(self, found: Sequence[Divergence]) -> Info:
         """The part of the weights that could be removed."""
-        counts = torch.stack([(d.log_alpha > THRESHOLD).flatten(1).sum(1) for d in found]).sum(0)
-        return {"removable": counts / sum(d.log_alpha[0].numel() for d in found)}
+        each = [d.log_alpha.gt_(THRESHOLD).flatten(1).sum(1) for d in found]  # written over: nothing asks for it again
+        return {"removable": torch.stack(each).sum(0) / sum(d.log_alpha[0].numel() for d in found)}
