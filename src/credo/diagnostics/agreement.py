@@ -183,13 +183,10 @@ class _Mixture:
     def cdf(self, nodes: Tensor) -> Tensor:
         """The distribution function at nodes (G, B, D), which have the same shape as the answer."""
         mixture, few = self.mixture, max(1, ENTRIES // self.lower.numel())
-        found = []
-        for part in nodes.split(few):
-            each = mixture.likelihood.cdf(
-                mixture.draws.unsqueeze(1), part.unsqueeze(0), _apart(mixture)
-            )  # (S, G, B, D)
-            found.append(mixture.average(each))
-        return torch.cat(found)
+        draws = mixture.draws.unsqueeze(1)  # (S, 1, B, E)
+        params = {name: value.unsqueeze(1) for name, value in mixture.params.items()}
+        parts = (nodes[start : start + few].unsqueeze(0) for start in range(0, len(nodes), few))
+        return torch.cat([mixture.average(mixture.likelihood.cdf(draws, part, params)) for part in parts])
 
 
 def _last(values: Tensor) -> Tensor:
