@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from credo import exact, likelihoods, metrics, nets, priors
 from credo.core.optimizers import SGD, Adam, Constant, Cosine, StepDecay
 from credo.core.rng import Stream
+from credo.core.schedules import Cyclical, Geometric, Polynomial
 from credo.core.storage import StorageError
 from credo.core.trees import Params, Variables
 from credo.fit import CredoWarning, fit
@@ -13,14 +14,21 @@ from credo.loop.batches import PerMember
 from credo.loop.checkpoints import Checkpoint
 from credo.methods import (
     MAP,
+    SGHMC,
+    SGLD,
+    AnnealedImportanceSampling,
     BayesByBackprop,
     BlackBoxVI,
     ConcreteDropout,
     DeepEnsemble,
     Ensemble,
+    ImportanceSampling,
     MaximumLikelihood,
     MCDropout,
     Method,
+    Metropolis,
+    RMSPreconditioner,
+    SimulatedAnnealing,
     SparseVariationalDropout,
     VariationalDropout,
 )
@@ -37,7 +45,10 @@ __version__ = "0.1.0"
 __all__ = [
     "MAP",
     "SGD",
+    "SGHMC",
+    "SGLD",
     "Adam",
+    "AnnealedImportanceSampling",
     "Batch",
     "BayesByBackprop",
     "BayesianClassifier",
@@ -49,19 +60,26 @@ __all__ = [
     "Constant",
     "Cosine",
     "CredoWarning",
+    "Cyclical",
     "DeepEnsemble",
     "Ensemble",
     "Functions",
+    "Geometric",
+    "ImportanceSampling",
     "MCDropout",
     "MaximumLikelihood",
     "Method",
+    "Metropolis",
     "Model",
     "NumericPredictive",
     "Params",
     "PerMember",
     "Plan",
+    "Polynomial",
     "Posterior",
     "Predictive",
+    "RMSPreconditioner",
+    "SimulatedAnnealing",
     "SparseVariationalDropout",
     "StepDecay",
     "StorageError",

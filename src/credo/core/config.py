@@ -11,9 +11,12 @@ Kinds = Mapping[str, type]
 
 
 def encode(value: Any) -> Any:
-    """A dataclass as `{"kind": its class, field: value, ...}`, whatever it holds likewise."""
+    """A dataclass as `{"kind": its class, field: value, ...}`, whatever it holds likewise.
+
+    A field that takes no part in comparisons is left out: it is data, and another field stands for it.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value) if f.compare}
         return {"kind": type(value).__name__, **fields}
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]

@@ -2,7 +2,7 @@
 
 from credo.diagnostics.convergence import Convergence, convergence
 from credo.diagnostics.gradients import gradient_draws
-from credo.diagnostics.pareto import fit_generalised_pareto, pareto_k
+from credo.core.pareto import fit_generalised_pareto, pareto_k
 from credo.diagnostics.variational import Trust, trust
 
 __all__ = ["Convergence", "Trust", "convergence", "fit_generalised_pareto", "gradient_draws", "pareto_k", "trust"]

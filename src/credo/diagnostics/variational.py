@@ -11,7 +11,7 @@ from torch import Tensor
 
 from credo.core.arrays import tensor
 from credo.core.trees import take
-from credo.diagnostics.pareto import pareto_k
+from credo.core.pareto import pareto_k
 from credo.posteriors import DiagonalGaussian
 
 GOOD, USABLE = 0.5, 0.7

@@ -34,6 +34,10 @@ class Likelihood(ABC):
         """Log density of the learned parameters, (...)."""
         return 0.0
 
+    def draw_parameters(self, outputs: int, members: int, generator: torch.Generator) -> Params:
+        """Draws of the learned parameters from their prior, (members, *shape) each: what `parameters` names."""
+        return {}
+
     @abstractmethod
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         """log p(y | outputs) of each example, summed over its D targets: (..., B)."""

@@ -111,6 +111,10 @@ class LearnedGaussian(_Normal):
         z = (params["log_scale"] - math.log(self.initial_scale)) / 3.0
         return (-0.5 * z.square() - math.log(3.0) - HALF_LOG_2PI).sum(-1)
 
+    def draw_parameters(self, outputs: int, members: int, generator: torch.Generator) -> Params:
+        noise = torch.randn((members, outputs), generator=generator, device=generator.device)
+        return {"log_scale": math.log(self.initial_scale) + 3.0 * noise}
+
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         return outputs, params["log_scale"].exp().unsqueeze(-2)
 

@@ -5,21 +5,38 @@ from credo.methods.dropout.concrete import ConcreteDropout
 from credo.methods.dropout.mc import MCDropout
 from credo.methods.dropout.variational import SparseVariationalDropout, VariationalDropout
 from credo.methods.ensemble import DeepEnsemble, Ensemble
+from credo.methods.mcmc.annealing import SimulatedAnnealing
+from credo.methods.mcmc.langevin import SGLD
+from credo.methods.mcmc.metropolis import Metropolis
+from credo.methods.mcmc.stochastic import RMSPreconditioner
+from credo.methods.mcmc.stochastic_hmc import SGHMC
 from credo.methods.point import MAP, MaximumLikelihood
 from credo.methods.vi.bayes_by_backprop import BayesByBackprop
 from credo.methods.vi.black_box import BlackBoxVI
+from credo.methods.weighted.annealed import AnnealedImportanceSampling
+from credo.methods.weighted.importance import ImportanceSampling
+from credo.methods.weighted.kernels import Hamiltonian, RandomWalk
 
 __all__ = [
     "MAP",
+    "SGHMC",
+    "SGLD",
+    "AnnealedImportanceSampling",
     "BayesByBackprop",
     "BlackBoxVI",
     "ConcreteDropout",
     "DeepEnsemble",
     "Ensemble",
+    "Hamiltonian",
+    "ImportanceSampling",
     "Info",
     "MCDropout",
     "MaximumLikelihood",
     "Method",
+    "Metropolis",
+    "RMSPreconditioner",
+    "RandomWalk",
+    "SimulatedAnnealing",
     "SparseVariationalDropout",
     "State",
     "Tick",

@@ -7,5 +7,18 @@ from credo.posteriors.dropout import Dropout
 from credo.posteriors.functions import Functions
 from credo.posteriors.gaussian import DiagonalGaussian
 from credo.posteriors.loading import load
+from credo.posteriors.unit_noise import UnitNoise
+from credo.posteriors.weighted import Evidence, Weighted
 
-__all__ = ["Chains", "DiagonalGaussian", "Draws", "Dropout", "Functions", "Posterior", "load"]
+__all__ = [
+    "Chains",
+    "DiagonalGaussian",
+    "Draws",
+    "Dropout",
+    "Evidence",
+    "Functions",
+    "Posterior",
+    "UnitNoise",
+    "Weighted",
+    "load",
+]

@@ -22,9 +22,13 @@ from credo.posteriors.chains import Chains
 from credo.posteriors.draws import Draws
 from credo.posteriors.dropout import Dropout
 from credo.posteriors.gaussian import DiagonalGaussian
+from credo.posteriors.unit_noise import UnitNoise
+from credo.posteriors.weighted import Weighted
 from credo.posteriors.writing import CONFIG, HISTORY, KINDS, STATE
 
-POSTERIORS: dict[str, type[Posterior]] = {kind.__name__: kind for kind in (Draws, Dropout, DiagonalGaussian, Chains)}
+POSTERIORS: dict[str, type[Posterior]] = {
+    kind.__name__: kind for kind in (Draws, Dropout, DiagonalGaussian, Chains, UnitNoise, Weighted)
+}
 """The posteriors that a folder may hold. Their fields are `Tensor`, `Params` or `Variables`;
 a `Mapping[str, Tensor]` has names that are not those of parameters."""
 

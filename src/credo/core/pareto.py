@@ -1,11 +1,15 @@
-"""How heavy the tail of importance weights is: a verdict on how far an approximation can be trusted."""
+"""The tail of importance weights: how heavy it is, and weights that are less noisy there."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+USABLE = 0.7
+"""k-hat from which on importance weights cannot be relied on."""
 
 _PRIOR = 3.0
 """Weight of the first quartile in the grid of Zhang and Stephens."""
@@ -63,13 +67,65 @@ def pareto_k(log_weights: Tensor) -> float:
         https://arxiv.org/abs/1507.02646; Y. Yao et al., "Yes, but did it work? Evaluating variational inference",
         2018, https://arxiv.org/abs/1802.02538
     """
-    logs = torch.sort(log_weights.double().cpu()).values
+    return smoothed(log_weights).k
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Importance weights after Pareto smoothing.
+
+    Attributes:
+        log_weights: on the scale of those that were given, (S,), in float64 on the CPU.
+        k: k-hat.
+    """
+
+    log_weights: Tensor
+    k: float
+
+
+def smoothed(log_weights: Tensor) -> Smoothed:
+    """Importance weights whose largest are replaced by the quantiles of a generalised Pareto tail fitted to them.
+
+    The largest M = min(S / 5, 3 sqrt(S)) weights become the (j - 1/2) / M quantiles of the fitted tail, none above the
+    largest raw weight. Their order stays; what chance did to the last few of them is averaged out.
+
+    Args:
+        log_weights: log of target over proposal at S draws of the proposal, (S,), up to a constant.
+
+    Returns:
+        The weights; as they were where k-hat cannot be told, or is 1 or more: such a tail has no mean, and its
+        quantiles would be noise on a larger scale. See `pareto_k` for what k-hat means.
+
+    Example:
+        >>> equal = smoothed(torch.zeros(100))
+        >>> equal.k, float(equal.log_weights.abs().max())
+        (-inf, 0.0)
+
+    Reference: A. Vehtari, D. Simpson, A. Gelman, Y. Yao, J. Gabry, "Pareto smoothed importance sampling", 2015,
+        https://arxiv.org/abs/1507.02646
+    """
+    raw = log_weights.detach().double().cpu()
+    logs, order = torch.sort(raw)
     count = math.ceil(min(0.2 * len(logs), 3.0 * math.sqrt(len(logs))))
     if count < 5 or not bool(torch.isfinite(logs[-1])):
-        return math.inf
-    cutoff = logs[-count - 1].clamp_min(math.log(torch.finfo(torch.float64).tiny) + float(logs[-1]))
-    tail = (logs[-count:] - logs[-1]).exp() - (cutoff - logs[-1]).exp()
+        return Smoothed(raw, math.inf)
+    largest = float(logs[-1])
+    cutoff = (logs[-count - 1] - largest).clamp_min(math.log(torch.finfo(torch.float64).tiny)).exp()
+    tail = (logs[-count:] - largest).exp() - cutoff
     if not float(tail[-1]) > 0.0:  # the largest weights are all the same: there is no tail
-        return -math.inf
-    shape = fit_generalised_pareto(tail[tail > 0])[0] if int((tail > 0).sum()) >= 5 else math.inf
-    return (shape * count + _TOWARDS * _PULL) / (count + _PULL)
+        return Smoothed(raw, -math.inf)
+    if int((tail > 0).sum()) < 5:
+        return Smoothed(raw, math.inf)
+    shape, scale = fit_generalised_pareto(tail[tail > 0])
+    k = (shape * count + _TOWARDS * _PULL) / (count + _PULL)
+    if k >= 1.0:
+        return Smoothed(raw, k)
+    levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    fitted = (cutoff + _quantiles(levels, k, scale)).log().clamp_max(0.0) + largest
+    return Smoothed(raw.scatter(0, order[-count:], fitted), k)
+
+
+def _quantiles(levels: Tensor, shape: float, scale: float) -> Tensor:
+    """Of the generalised Pareto distribution."""
+    logs = -torch.log1p(-levels)
+    return scale * (logs if abs(shape) < 1e-12 else torch.expm1(shape * logs) / shape)

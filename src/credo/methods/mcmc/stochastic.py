@@ -1,0 +1,214 @@
+"""What samplers on minibatches share: the gradient, the step size, when noise is on and which states are draws."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from credo.core.optimizers import Constant, Schedule
+from credo.core.rng import Stream
+from credo.core.schedules import Cyclical
+from credo.core.trees import Params, Variables
+from credo.methods.base import Info, Kept, Sampler, Tick
+from credo.methods.checks import check_at_least, check_positive, check_rate
+from credo.model import Batch, Model, Target
+from credo.nets.dropout import DropoutChange
+from credo.posteriors import Chains, Posterior
+
+
+@dataclass(frozen=True)
+class RMSPreconditioner:
+    """Step sizes by weight, from the root mean square of each weight's gradients (RMSprop).
+
+    G_i = 1 / (floor + sqrt(v_i)),   v <- decay v + (1 - decay) gradient^2, with gradients per example
+
+    G is learnt while no draws are kept, and held while they are. A matrix that went on changing with the weights would
+    need a further term, the divergence of G, in every step; held still, it needs none.
+
+    Args:
+        decay: of the running average.
+        floor: keeps flat directions from leaping.
+
+    Reference: C. Li, C. Chen, D. Carlson, L. Carin, "Preconditioned stochastic gradient Langevin dynamics for deep
+        neural networks", 2016, https://arxiv.org/abs/1512.07666
+    """
+
+    decay: float = 0.99
+    floor: float = 1e-2
+
+    def __post_init__(self) -> None:
+        check_rate("decay", self.decay)
+        check_positive("floor", self.floor)
+
+
+@dataclass(frozen=True)
+class StochasticState:
+    """Weights of C chains, (C, *shape), and what their next step needs beside them.
+
+    Attributes:
+        variables: weights, and running statistics of batch norm.
+        squares: running average of squared gradients; empty without a preconditioner.
+        velocity: by standard deviations of its own distribution; empty where there is none.
+    """
+
+    variables: Variables
+    squares: Params
+    velocity: Params
+
+
+@dataclass(frozen=True)
+class StochasticSampler(Sampler):
+    """A sampler that follows gradients of minibatches and accepts every step.
+
+    Without a Metropolis correction the distribution of its states is off by an amount that falls with the step size,
+    and the noise of minibatches adds to it.
+
+    Args:
+        epochs: passes over the data, warm-up included.
+        learning_rate: step size l on the gradient per example, as for an optimiser: the step on the log joint density
+            of N examples is l / N.
+        batch_size: examples per step; None for all of them.
+        draws: kept states of each chain, spread evenly over the time of the diffusion (the sum of the step sizes) after
+            the warm-up, so that all of them count alike whatever the schedule.
+        warmup: epochs before the first draw; None for half of them. With `Cyclical` its exploration takes this place.
+        chains: independent chains, advanced together.
+        schedule: how the step size changes: `Constant()`, `Polynomial()`, or `Cyclical()`, which looks for a mode
+            without noise in the first part of every cycle and samples in the rest.
+        preconditioner: step sizes by weight; None for the same everywhere.
+    """
+
+    epochs: int = 200
+    learning_rate: float = 1e-2
+    batch_size: int | None = 128
+    draws: int = 100
+    warmup: int | None = None
+    chains: int = 1
+    schedule: Schedule = Constant()
+    preconditioner: RMSPreconditioner | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "draws", "chains"):
+            check_at_least(name, getattr(self, name), 1)
+        check_positive("learning_rate", self.learning_rate)
+        if self.batch_size is not None:
+            check_at_least("batch_size", self.batch_size, 1)
+        if self.warmup is not None:
+            check_at_least("warmup", self.warmup, 0)
+            if isinstance(self.schedule, Cyclical):
+                raise ValueError("with a Cyclical schedule warmup must be None: no draw is kept while a cycle explores")
+            if self.warmup >= self.epochs:
+                raise ValueError(f"warmup must be less than epochs ({self.epochs}), got {self.warmup}")
+
+    @property
+    def members(self) -> int:
+        return self.chains
+
+    def steps(self, batches: int) -> int:
+        return self.epochs * batches
+
+    def samples(self, fraction: float) -> bool:
+        """Whether the chains sample, when this part of the run is over; before, or between, they only look around."""
+        if isinstance(self.schedule, Cyclical):
+            return not self.schedule.explores(fraction)
+        return fraction >= (0.5 if self.warmup is None else self.warmup / self.epochs)
+
+    def keeps(self, step: int, total: int) -> bool:
+        return step in _kept_steps(self, total)
+
+    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+        network, notes = model.network, []
+        if network.trace(network.given().to(x.device), x).sites:
+            model = model.with_network(network.with_dropout(DropoutChange(0.0, inserted=False)))
+            notes.append("dropout is off: its noise has no place in chains that bring their own")
+        if any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in network.module.modules()):
+            notes.append(
+                "batch norm sees one batch at a time, so the chains follow a density that changes from step to step; "
+                "every draw keeps its own running statistics"
+            )
+        return model, tuple(notes)
+
+    def init(self, target: Target, variables: Variables, noise: Stream) -> StochasticState:
+        # large squares are small steps: a cautious beginning
+        squares = {name: torch.ones_like(w) for name, w in variables.params.items()} if self.preconditioner else {}
+        return StochasticState(variables, squares, self.first_velocity(variables.params, noise.child("velocity")))
+
+    def first_velocity(self, params: Params, noise: Stream) -> Params:
+        """Velocities before the first step; none unless the method has them."""
+        return {}
+
+    def step(self, target: Target, state: StochasticState, batch: Batch, tick: Tick) -> tuple[StochasticState, Info]:
+        gradient, info = _gradient(target, state.variables, batch, tick)
+        noise = tick.noise.child("diffusion").normal_like(state.variables.params)
+        rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
+        loud = tick.value(self._loudness)
+        steps = self._step_sizes(state, gradient, rate, tick)
+        with torch.no_grad():
+            for name, weights in state.variables.params.items():
+                velocity = state.velocity.get(name)
+                self.move(weights, velocity, gradient[name], steps[name], loud * noise[name], target.size)
+        return state, info
+
+    @abstractmethod
+    def move(
+        self, weights: Tensor, velocity: Tensor | None, gradient: Tensor, step: Tensor, noise: Tensor, size: int
+    ) -> None:
+        """Move one parameter of all chains, in place.
+
+        Args:
+            weights: (C, *shape).
+            velocity: likewise, or None.
+            gradient: of the log joint density per example, at these weights.
+            step: step size l, by weight or for all of them.
+            noise: standard normal numbers, or zero while the chains look around.
+            size: N, the number of data.
+        """
+
+    def _loudness(self, tick: Tick) -> float:
+        """1, and 0 while a cycle explores."""
+        return 0.0 if isinstance(self.schedule, Cyclical) and self.schedule.explores(tick.fraction) else 1.0
+
+    def _step_sizes(self, state: StochasticState, gradient: Params, rate: float | Tensor, tick: Tick) -> Params:
+        chosen = self.preconditioner
+        if chosen is None:
+            first = next(iter(gradient.values()))
+            return dict.fromkeys(gradient, torch.as_tensor(rate, dtype=first.dtype, device=first.device))
+        forgets = tick.value(lambda now: 0.0 if self.samples(now.fraction) else 1.0 - chosen.decay)
+        for name, squares in state.squares.items():
+            squares.add_(forgets * (gradient[name].square() - squares))
+        return {name: rate / (chosen.floor + squares.sqrt()) for name, squares in state.squares.items()}
+
+    def current(self, state: StochasticState) -> Variables:
+        return state.variables
+
+    def collected(self, target: Target, state: StochasticState, kept: Kept) -> Posterior:
+        return Chains(target.model, kept.variables, Chains.numbered(kept.variables, self.chains), kept.statistics)
+
+
+def _gradient(target: Target, variables: Variables, batch: Batch, tick: Tick) -> tuple[Params, Info]:
+    """Of the tempered log joint density per example, unbiased under minibatches, (C, *shape) each."""
+    params = {name: w.detach().requires_grad_() for name, w in variables.params.items()}
+    each = target.training_log_likelihood(Variables(params, variables.buffers), batch, tick.noise)
+    log_likelihood, log_prior = target.full(each), target.log_prior(params)
+    objective = target.temper(log_likelihood + log_prior).sum() / target.size
+    gradients = torch.autograd.grad(objective, list(params.values()))
+    info = {"log_likelihood": log_likelihood.detach() / target.size, "log_prior": log_prior.detach() / target.size}
+    return dict(zip(params, gradients, strict=True)), info
+
+
+@lru_cache(maxsize=8)
+def _kept_steps(method: StochasticSampler, total: int) -> frozenset[int]:
+    """The steps after which a draw is kept: evenly in the time of the diffusion, the sum of the step sizes."""
+    sizes = [method.schedule.factor(i / total) if method.samples(i / total) else 0.0 for i in range(total)]
+    whole, time, kept = math.fsum(sizes), 0.0, set()
+    if whole == 0.0:  # a run so short that it ends before the first time to sample
+        return frozenset({total - 1})
+    for i, size in enumerate(sizes):
+        before, time = time, time + size
+        if math.floor(method.draws * time / whole + 1e-9) > math.floor(method.draws * before / whole + 1e-9):
+            kept.add(i)
+    return frozenset(kept)

@@ -1,0 +1,137 @@
+"""Annealed importance sampling: from the prior to the posterior in many small steps, for the evidence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from credo.core.pareto import Smoothed, pareto_k
+from credo.core.rng import Stream
+from credo.core.trees import Variables, ravel
+from credo.methods.base import Info, Method, Tick
+from credo.methods.checks import check_at_least, check_positive
+from credo.methods.mcmc.density import refuse_running_statistics
+from credo.methods.mcmc.random_walk import Terrain
+from credo.methods.weighted.importance import weighed_draws, weightless
+from credo.methods.weighted.kernels import Hamiltonian, Kernel, Rung
+from credo.methods.weighted.prior import prior_draws
+from credo.model import Batch, Model, Target
+from credo.posteriors import Posterior
+
+ADAPTATION = 0.2
+"""Change of the log step size by pilots that accept all, or nothing."""
+
+
+@dataclass(frozen=True)
+class AnnealedState:
+    """Particles and pilots, (M, ...) each.
+
+    Attributes:
+        variables: weights.
+        log_weights: log importance weights so far, (M,).
+        gap: log posterior over prior, up to the evidence, where the particles are, (M,).
+        power: beta, how far they have come from prior (0) to posterior (1), (M,), the same for all.
+        log_scale: log length of the kernel's steps, (M,), the same for all.
+    """
+
+    variables: Variables
+    log_weights: Tensor
+    gap: Tensor
+    power: Tensor
+    log_scale: Tensor
+
+
+@dataclass(frozen=True)
+class AnnealedImportanceSampling(Method):
+    """Particles that start in the prior and are led to the posterior by raising the likelihood to growing powers.
+
+    log w = sum_t (beta_t - beta_{t-1}) log p(data | w_{t-1})
+    w_t from w_{t-1} by moves that leave p(w) p(data | w)^beta_t as it is
+
+    Their weights are unbiased for the evidence, p(data) = E[w], whatever the number of rungs; more rungs make them
+    equal. `posterior.log_evidence` has its value and standard error. Some further particles, the pilots, are used for
+    nothing but to choose the steps of the others, which so stay independent. The particles always start in the prior:
+    `fit(start=...)` is of no use here. A run that is stopped early makes the rest of the way in one step, and says what
+    that costs.
+
+    Args:
+        particles: S.
+        rungs: intermediate distributions; beta_t = (t / rungs)^power.
+        power: how much of the work is done close to the prior, where the likelihood changes most.
+        kernel: the moves: `Hamiltonian(leapfrogs)`, or `RandomWalk(moves)` without gradients.
+        pilots: particles that set the length of the steps and take no part in the result.
+
+    Example:
+        >>> import torch, credo
+        >>> x = torch.linspace(-1, 1, 10)[:, None]
+        >>> line = credo.Model(torch.nn.Linear(1, 1), credo.likelihoods.Gaussian(0.5), credo.priors.Normal(2.0))
+        >>> posterior = credo.fit(line, (x, x), AnnealedImportanceSampling(particles=50, rungs=50))
+        >>> posterior.log_evidence.standard_error < 0.3
+        True
+
+    Reference: R. M. Neal, "Annealed importance sampling", 2001, https://arxiv.org/abs/physics/9803008
+    """
+
+    whole_data: ClassVar[bool] = True
+
+    particles: int = 100
+    rungs: int = 500
+    power: float = 4.0
+    kernel: Kernel = Hamiltonian()
+    pilots: int = 16
+
+    def __post_init__(self) -> None:
+        check_at_least("particles", self.particles, 2)
+        check_at_least("rungs", self.rungs, 1)
+        check_at_least("pilots", self.pilots, 2)
+        check_positive("power", self.power)
+
+    @property
+    def batch_size(self) -> None:  # type: ignore[override]
+        return None
+
+    @property
+    def members(self) -> int:
+        """Pilots, then particles."""
+        return self.pilots + self.particles
+
+    def steps(self, batches: int) -> int:
+        return self.rungs
+
+    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+        refuse_running_statistics(model, "AnnealedImportanceSampling")
+        return model, ()
+
+    def init(self, target: Target, variables: Variables, noise: Stream) -> AnnealedState:
+        drawn = prior_draws(target, variables, noise.child("prior"))
+        flat = ravel(drawn.params)
+        zeros = torch.zeros(len(flat), dtype=torch.float64, device=flat.device)
+        log_scale = math.log(self.kernel.first_scale(flat.shape[1]))
+        return AnnealedState(drawn, zeros, zeros.clone(), zeros.clone(), torch.full_like(zeros, log_scale))
+
+    def step(self, target: Target, state: AnnealedState, batch: Batch, tick: Tick) -> tuple[AnnealedState, Info]:
+        terrain = Terrain(target, batch, state.variables)
+        place, rung = terrain.here(), Rung(terrain, tick.value(self._ladder))
+        log_weights = state.log_weights + (rung.power - state.power) * weightless(rung.gap(place))
+        generator = tick.noise.child("moves").generator(place.flat.device)
+        spread = place.flat[: self.pilots].std(0).clamp_min(1e-12)
+        place, probability = self.kernel.move(rung, place, state.log_scale[0].exp(), spread, generator)
+        astray = probability[: self.pilots].mean() - self.kernel.acceptance
+        gap, power = weightless(rung.gap(place)), rung.power + torch.zeros_like(state.power)
+        after = AnnealedState(terrain.named(place.flat), log_weights, gap, power, state.log_scale + ADAPTATION * astray)
+        info = {"acceptance": probability, "power": power}
+        return after, info | {"log_likelihood": weightless(place.log_likelihood) / target.size}
+
+    def _ladder(self, tick: Tick) -> float:
+        return float(((tick.step + 1) / tick.total) ** self.power)
+
+    def current(self, state: AnnealedState) -> Variables:
+        return state.variables.take(torch.arange(self.pilots, self.members))
+
+    def posterior(self, target: Target, state: AnnealedState) -> Posterior:
+        weights = (state.log_weights + (1.0 - state.power) * state.gap)[self.pilots :].cpu()
+        return weighed_draws(target.model, self.current(state), Smoothed(weights, pareto_k(weights)))

@@ -1,0 +1,196 @@
+"""Importance sampling: draws of a proposal, weighted by what they should have been."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from credo.core.pareto import Smoothed, pareto_k, smoothed
+from credo.core.record import CredoWarning
+from credo.core.rng import Stream
+from credo.core.storage import fingerprint
+from credo.core.trees import Params, Variables
+from credo.methods.base import Info, Kept, Sampler, Tick
+from credo.methods.checks import check_at_least
+from credo.methods.mcmc.density import refuse_running_statistics
+from credo.methods.mcmc.random_walk import full_log_likelihood
+from credo.methods.weighted.prior import prior_draws
+from credo.model import Batch, Model, Target
+from credo.posteriors import DiagonalGaussian, Functions, Posterior, Weighted
+
+LOG_WEIGHT = "log_weight"
+NOTHING = -1e30
+"""The logarithm of no weight at all, still a number in single precision."""
+
+
+@runtime_checkable
+class Proposal(Protocol):
+    """What can be proposed from: a posterior that can tell the density of weights."""
+
+    def draw(self, count: int | None = None, seed: int = 0) -> Functions:
+        """`count` drawn functions."""
+
+    def log_prob(self, params: Params) -> Tensor:
+        """Log density of S weights (S, *shape), (S,)."""
+
+    def point(self) -> Variables:
+        """The weights at their expectation, one per member."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name."""
+
+
+@dataclass(frozen=True)
+class WeighingState:
+    """The draws of the last step, (M, *shape), and what they weigh, (M,)."""
+
+    variables: Variables
+    log_weights: Tensor
+
+
+@dataclass(frozen=True)
+class ImportanceSampling(Sampler):
+    """Draws of a proposal q, weighted by the posterior over q.
+
+    w_s = p(data, draw_s) / q(draw_s),   E[f] = sum_s w_s f_s / sum_s w_s,   p(data) = 1/S sum_s w_s
+
+    The largest weights are smoothed by a Pareto tail, whose shape k-hat says whether the proposal covers the posterior.
+    Where it does not (k-hat above 0.7) that is said in a warning and a note, and nothing computed from the weights
+    should be believed.
+
+    Args:
+        proposal: a posterior that can tell its density, such as the result of `BayesByBackprop`; None for the prior,
+            which serves for a handful of weights at most.
+        draws: S, at least; a few more where steps of equal size need them.
+        lanes: draws that are computed side by side in one step: what memory allows.
+        smoothing: whether the largest weights are smoothed.
+
+    Example:
+        >>> import torch, credo
+        >>> x = torch.linspace(-1, 1, 10)[:, None]
+        >>> line = credo.Model(torch.nn.Linear(1, 1), credo.likelihoods.Gaussian(0.5), credo.priors.Normal(2.0))
+        >>> posterior = credo.fit(line, (x, x), ImportanceSampling(draws=2000))
+        >>> posterior.reliable, posterior.effective_draws > 50
+        (True, True)
+
+    Reference: A. Vehtari, D. Simpson, A. Gelman, Y. Yao, J. Gabry, "Pareto smoothed importance sampling", 2015,
+        https://arxiv.org/abs/1507.02646
+    """
+
+    whole_data: ClassVar[bool] = True
+    recordable: ClassVar[bool] = False
+
+    proposal: Proposal | None = field(default=None, compare=False)
+    draws: int = 1000
+    lanes: int = 100
+    smoothing: bool = True
+    fingerprint: str | None = field(default=None, init=False)
+    """Stands for the proposal where methods are compared and recorded."""
+
+    def __post_init__(self) -> None:
+        check_at_least("draws", self.draws, 1)
+        check_at_least("lanes", self.lanes, 1)
+        if self.proposal is not None:
+            _check_density(self.proposal)
+            object.__setattr__(self, "fingerprint", fingerprint(self.proposal.tensors()))
+
+    @property
+    def batch_size(self) -> None:  # type: ignore[override]
+        return None
+
+    @property
+    def members(self) -> int:
+        """Draws of one step; those of a mixture are dealt to its members in turn, so each gets equally many."""
+        parts = 1 if self.proposal is None else self.proposal.point().members
+        each = -(-self.draws // self.steps(1))
+        return -(-each // parts) * parts
+
+    def steps(self, batches: int) -> int:
+        return -(-self.draws // self.lanes)
+
+    def keeps(self, step: int, total: int) -> bool:
+        return True
+
+    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+        refuse_running_statistics(model, "ImportanceSampling")
+        return model, ()
+
+    def init(self, target: Target, variables: Variables, noise: Stream) -> WeighingState:
+        if self.proposal is not None:
+            _check_fit(self.proposal.point(), variables)
+        zeros = torch.zeros(variables.members, dtype=torch.float64, device=variables.device)
+        return WeighingState(variables, zeros)
+
+    @torch.no_grad()
+    def step(self, target: Target, state: WeighingState, batch: Batch, tick: Tick) -> tuple[WeighingState, Info]:
+        noise = tick.noise.child("proposal")
+        if self.proposal is not None:
+            variables, log_q = _proposed(self.proposal, state.variables, noise)
+        else:
+            variables = prior_draws(target, state.variables, noise)
+            log_q = target.log_prior(variables.params)
+        log_likelihood = full_log_likelihood(target, variables, batch)
+        log_joint = target.temper(log_likelihood + target.log_prior(variables.params).double())
+        log_weights = weightless(log_joint - log_q.to(log_joint))
+        info = {LOG_WEIGHT: log_weights, "log_likelihood": weightless(log_likelihood) / target.size}
+        return WeighingState(variables, log_weights), info
+
+    def current(self, state: WeighingState) -> Variables:
+        return state.variables
+
+    def collected(self, target: Target, state: WeighingState, kept: Kept) -> Posterior:
+        raw = kept.statistics[LOG_WEIGHT].reshape(-1) if kept.statistics else state.log_weights
+        weighed = smoothed(raw) if self.smoothing else Smoothed(raw.double().cpu(), pareto_k(raw))
+        return weighed_draws(target.model, kept.variables, weighed)
+
+
+def _proposed(proposal: Proposal, like: Variables, noise: Stream) -> tuple[Variables, Tensor]:
+    """Draws of the proposal, as many as there are members, and their log density."""
+    drawn = proposal.draw(like.members, noise.key()).variables.params
+    params = {name: drawn[name].to(w) for name, w in like.params.items()}
+    return Variables(params, like.buffers), proposal.log_prob(drawn)
+
+
+def weightless(log_weights: Tensor) -> Tensor:
+    """What has no density weighs nothing: infinite or missing numbers as very small ones."""
+    return log_weights.nan_to_num(NOTHING, neginf=NOTHING).clamp_min(NOTHING)
+
+
+def weighed_draws(model: Model, variables: Variables, weighed: Smoothed) -> Weighted:
+    """The posterior of weighted draws; with a warning where the weights cannot be relied on."""
+    device = variables.device
+    k = torch.tensor(weighed.k, dtype=torch.float64, device=device)
+    found = Weighted(model, variables, weighed.log_weights.to(device), k)
+    if not found.reliable:
+        warnings.warn(found.verdicts[-1], CredoWarning, stacklevel=4)
+    return found
+
+
+def _check_density(proposal: Any) -> None:
+    kind = type(proposal).__name__
+    if not isinstance(proposal, Proposal):
+        raise TypeError(
+            f"proposal is a posterior of kind {kind}, which has no density: give one that has, such as the result of "
+            "BayesByBackprop, or None for the prior"
+        )
+    if isinstance(proposal, DiagonalGaussian):
+        scale = proposal.scale
+        sure = [name for name in proposal.mean.params if name not in scale or not bool(scale[name].all())]
+        if sure:
+            raise ValueError(
+                f"proposal holds {sure[0]!r} at a point, so that it misses almost all of the posterior: give one in "
+                "which every weight is uncertain (bayesian='*', not pruned)"
+            )
+
+
+def _check_fit(proposal: Variables, variables: Variables) -> None:
+    theirs = {name: tuple(w.shape[1:]) for name, w in proposal.params.items()}
+    ours = {name: tuple(w.shape[1:]) for name, w in variables.params.items()}
+    if theirs != ours:
+        raise ValueError(
+            "the proposal's parameters are not those of the model: fit both with the same network and likelihood"
+        )

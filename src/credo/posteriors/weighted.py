@@ -1,0 +1,101 @@
+"""Draws of another distribution, with the weights that make them draws of the posterior."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credo.core.pareto import USABLE
+from credo.core.trees import Variables
+from credo.posteriors.base import Posterior
+from credo.posteriors.draws import Draws
+from credo.posteriors.functions import Functions
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """log p(data), the weights integrated out.
+
+    Attributes:
+        value: in nats.
+        standard_error: of the value, by the spread of the importance weights; too small where they miss the posterior.
+    """
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted(Posterior):
+    """S draws with importance weights: expectations are sums with normalised weights.
+
+    E[f] = sum_s w_s f_s / sum_s w_s,   p(data) = 1/S sum_s w_s
+
+    Attributes:
+        variables: weights of the S draws, (S, *shape) each.
+        log_weights: log importance weights w_s = p(data, draw) / q(draw), (S,), not normalised, in float64.
+        k: k-hat, the shape of their tail, a single number; above 0.7 they cannot be relied on.
+    """
+
+    variables: Variables
+    log_weights: Tensor
+    k: Tensor
+
+    @property
+    def effective_draws(self) -> float:
+        """(sum_s w_s)^2 / sum_s w_s^2: as many equally weighted draws would be as good."""
+        return float(torch.exp(-torch.logsumexp(2.0 * self._normalised, 0)))
+
+    @property
+    def log_evidence(self) -> Evidence:
+        """log p(data) with its Monte Carlo standard error, by the delta method."""
+        count = len(self.log_weights)
+        value = float(torch.logsumexp(self.log_weights.double(), 0)) - math.log(count)
+        excess = max(count / self.effective_draws - 1.0, 0.0)
+        return Evidence(value, math.sqrt(excess / (count - 1)) if count > 1 else math.inf)
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the weights can be relied on: k-hat is below 0.7."""
+        return float(self.k) < USABLE
+
+    def draw(self, count: int | None = None, seed: int = 0) -> Functions:
+        """All draws with their weights; with a count, that many by systematic resampling."""
+        return Draws(self.model, self.variables, self._normalised).draw(count, seed)
+
+    def point(self) -> Variables:
+        return self.variables
+
+    @property
+    def _normalised(self) -> Tensor:
+        return self.log_weights.double().log_softmax(0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What credo chose for you and what it noticed, in sentences, with a verdict on the weights."""
+        return (*self.record.notes, *self.verdicts)
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """What the weights are worth, in sentences."""
+        found, count = self.log_evidence, len(self.log_weights)
+        told = (
+            f"{count} draws are worth {self.effective_draws:.1f} after weighting",
+            f"log evidence {found.value:.2f}, standard error {found.standard_error:.2g}",
+        )
+        if self.reliable:
+            return told
+        k = float(self.k)
+        return (
+            *told,
+            f"the proposal misses the posterior: {_tail(k)}, so neither predictions nor evidence can be "
+            "relied on; take more draws, propose from a posterior that is closer (one of BayesByBackprop), use "
+            "AnnealedImportanceSampling, or sample with a Markov chain",
+        )
+
+
+def _tail(k: float) -> str:
+    return "k-hat cannot be told from so few draws" if math.isinf(k) else f"k-hat is {k:.2f}, above {USABLE}"
