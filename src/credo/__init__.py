@@ -13,7 +13,9 @@ from credo.fit import CredoWarning, fit
 from credo.loop.batches import PerMember
 from credo.loop.checkpoints import Checkpoint
 from credo.methods import (
+    HMC,
     MAP,
+    NUTS,
     SGHMC,
     SGLD,
     AnnealedImportanceSampling,
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "HMC",
     "MAP",
+    "NUTS",
     "SGD",
     "SGHMC",
     "SGLD",

@@ -6,8 +6,10 @@ from credo.methods.dropout.mc import MCDropout
 from credo.methods.dropout.variational import SparseVariationalDropout, VariationalDropout
 from credo.methods.ensemble import DeepEnsemble, Ensemble
 from credo.methods.mcmc.annealing import SimulatedAnnealing
+from credo.methods.mcmc.hmc import HMC
 from credo.methods.mcmc.langevin import SGLD
 from credo.methods.mcmc.metropolis import Metropolis
+from credo.methods.mcmc.nuts import NUTS
 from credo.methods.mcmc.stochastic import RMSPreconditioner
 from credo.methods.mcmc.stochastic_hmc import SGHMC
 from credo.methods.point import MAP, MaximumLikelihood
@@ -18,7 +20,9 @@ from credo.methods.weighted.importance import ImportanceSampling
 from credo.methods.weighted.kernels import Hamiltonian, RandomWalk
 
 __all__ = [
+    "HMC",
     "MAP",
+    "NUTS",
     "SGHMC",
     "SGLD",
     "AnnealedImportanceSampling",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, ravel, unravel
-from credo.model import Batch, Model, Target
+from credo.methods.mcmc.dense import DenseSlopes, dense_slopes
+from credo.methods.mcmc.slopes import PriorSlopes, output_slopes, own_prior_slopes, prior_slopes
+from credo.model import OWN, Batch, Model, Target, likelihood_params
+from credo.nets.dense import dense_stack
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Density:
     batch: Batch
     variables: Variables
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """Shapes in the order in which `flat` holds them; the likelihood's own parameters are among them."""
         return {name: ParameterInfo(tuple(t.shape[1:]), 1) for name, t in self.variables.params.items()}
@@ -43,12 +47,52 @@ class Density:
         return self.target.log_joint(self.named(flat), self.batch)
 
     def with_gradient(self, flat: Tensor) -> tuple[Tensor, Tensor]:
-        """The log density of each chain, (C,), and its gradient, (C, P)."""
+        """The log density of each chain, (C,), and its gradient, (C, P).
+
+        By hand for plain dense stacks, by autograd for all other networks.
+        """
+        if self._dense is not None:
+            with torch.no_grad():
+                return self._by_hand(self._dense, flat)
         leaf = flat.detach().requires_grad_()
         with torch.enable_grad():
             value = self(leaf)
             (gradient,) = torch.autograd.grad(value.sum(), leaf)
         return value.detach(), gradient
+
+    @cached_property
+    def _dense(self) -> DenseSlopes | None:
+        network = self.target.model.network
+        if self.batch.own or network.frozen or network.dropout is not None:
+            return None
+        return dense_slopes(dense_stack(network.module), self.batch.x)
+
+    @cached_property
+    def _prior(self) -> PriorSlopes:
+        return prior_slopes(self.target.model.prior, self.target.layout, next(iter(self.variables.params.values())))
+
+    def _by_hand(self, dense: DenseSlopes, flat: Tensor) -> tuple[Tensor, Tensor]:
+        params, weights = unravel(flat, self.layout), self._weights
+        own, likelihood = likelihood_params(params), self.target.model.likelihood
+        outputs, trail = dense.forward(params)
+        data = output_slopes(likelihood, outputs, self.batch.y, own)
+        slopes = dense.backward(params, trail, data.outputs)
+        log_prior, gradient = self._prior(flat[:, :weights])
+        # log_likelihood counts N / B fold, and everything is divided by the temperature at the end
+        fold = self.target.size / self.batch.examples
+        gradient.add_(torch.cat([slopes[name].flatten(1) for name in self.target.layout], dim=1), alpha=fold)
+        value = torch.add(log_prior, data.log_likelihood, alpha=fold)
+        if own:
+            of_own, own_slopes = own_prior_slopes(likelihood, own)
+            value = value + of_own
+            tail = [torch.add(own_slopes[name], data.own[name], alpha=fold).flatten(1) for name in own]
+            gradient = torch.cat([gradient, *tail], dim=1)
+        return self.target.temper(value), self.target.temper(gradient)
+
+    @cached_property
+    def _weights(self) -> int:
+        """How many of the P numbers are weights of the network: the likelihood's own come after them."""
+        return sum(t[0].numel() for name, t in self.variables.params.items() if not name.startswith(OWN))
 
 
 def refuse_running_statistics(model: Model, name: str) -> None:
