@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +19,9 @@ from credo.posteriors.functions import Functions
 from credo.posteriors.inputs import checked_outputs
 from credo.posteriors.writing import write_posterior
 from credo.predictive import Predictive, predictive
+
+BATCH_ENTRIES = 2**22
+"""Entries of the draws that `predict_batches` holds at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,31 @@ class Posterior(ABC):
         functions = self.draw(draws, seed)
         inputs = self.inputs(x)
         return predictive(self.model.likelihood, functions(inputs), functions.likelihood_params, functions.log_weights)
+
+    def predict_batches(
+        self, x: Any, draws: int | None = None, seed: int = 0, rows: int | None = None
+    ) -> Iterator[Predictive]:
+        """The predictive distributions at many inputs, some inputs at a time and in their order, by the same functions.
+
+        `predict` holds the outputs of all draws at all inputs, (S, B, E); here only those of a few inputs are held.
+
+        Args:
+            x: inputs (B, ...), a tensor or an array.
+            draws: number of drawn functions; None for the posterior's own choice.
+            seed: of the draws; the same seed gives the same functions as in `predict`.
+            rows: inputs at a time; None for as many as make draws of 16 MiB.
+
+        Example:
+            `mean = torch.cat([prediction.mean for prediction in posterior.predict_batches(x, draws=100)])`
+        """
+        if rows is not None and rows < 1:
+            raise ValueError(f"rows must be at least 1, got {rows}")
+        functions, inputs = self.draw(draws, seed), tensor(x, "x")
+        outputs = self.model.outputs(self.point(), self.inputs(inputs[:1]))
+        size = rows or max(1, BATCH_ENTRIES // (len(functions) * outputs))
+        for start in range(0, len(inputs), size):
+            drawn = functions(self.inputs(inputs[start : start + size]))
+            yield predictive(self.model.likelihood, drawn, functions.likelihood_params, functions.log_weights)
 
     def inputs(self, x: Any) -> Tensor:
         """Inputs as the network takes them, checked."""
