@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from credo.core.storage import SCHEMA, StorageError, environment, find, read_json, read_tensors, write_folder
 from credo.core.trees import ValueT, flatten, restore
-from credo.loop.draws import Collector
+from credo.loop.draws import Collector, Mark
 from credo.loop.history import History
 from credo.nets.plan import Plan
 
@@ -38,15 +39,14 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds: how far the run was, all that the next step needs, and how many draws were kept."""
+    """What a checkpoint holds: how far the run was, all that the next step needs, and which draws were kept."""
 
     step: int
     seconds: float
     plan: Plan
     history: History
     tensors: dict[str, Tensor]
-    kept: int = 0
-    statistics: tuple[str, ...] = ()
+    draws: Mark = Mark()
 
     def state(self, template: ValueT) -> ValueT:
         """The saved state, in the form of a fresh one."""
@@ -90,8 +90,7 @@ class Checkpoints:
                 Plan(text["plan"]),
                 History.restored(json.loads(text["history"]), _under("history/", tensors)),
                 _under("state/", tensors),
-                int(text.get("kept", 0)),
-                tuple(json.loads(text.get("statistics", "[]"))),
+                _mark(json.loads(text.get("draws", "{}"))),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise StorageError(f"{self.folder / STATE} is not a checkpoint of credo's ({error!r})") from None
@@ -116,12 +115,15 @@ class Checkpoints:
         rows, sums = history.saved()
         text = {"step": str(step), "seconds": repr(seconds), "plan": plan.value, "history": json.dumps(rows)}
         if collector is not None:
-            collector.rows.flush()
-            text |= {"kept": str(collector.count), "statistics": json.dumps(collector.statistics)}
+            text["draws"] = json.dumps(dataclasses.asdict(collector.mark()))
         run = {"schema": SCHEMA, "identity": self.identity, "environment": environment()}
         tensors = flatten({"state": state, "history": sums})
         write_folder(self.folder, {RUN: json.dumps(run, indent=2) + "\n"}, {STATE: (tensors, text)})
         self.last = time.monotonic()
+
+
+def _mark(saved: dict[str, Any]) -> Mark:
+    return Mark(**{**saved, "statistics": tuple(saved.get("statistics", ()))})
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

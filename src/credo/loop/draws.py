@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import torch
@@ -14,6 +19,23 @@ from credo.core.trees import Variables
 from credo.methods.base import Info, Kept
 
 DRAWS = "draws.bin"
+PIECE = 2**20
+"""Bytes that are read at a time when a file is checked."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a checkpoint says of the draws that were kept before it.
+
+    Attributes:
+        count: kept steps.
+        statistics: names of the numbers beside the weights, in their order.
+        digest: of all the bytes in the file.
+    """
+
+    count: int = 0
+    statistics: tuple[str, ...] = ()
+    digest: str = ""
 
 
 class Rows(ABC):
@@ -24,15 +46,19 @@ class Rows(ABC):
         """Append the numbers of one step, (M, width)."""
 
     @abstractmethod
-    def truncate(self, count: int, members: int, width: int, dtype: torch.dtype) -> None:
-        """Go back to the first `count` steps."""
+    def begin(self) -> None:
+        """Begin with an empty table."""
 
     @abstractmethod
-    def flush(self) -> None:
-        """Return when what was added would survive a crash."""
+    def resume(self, size: int, digest: str) -> None:
+        """Go on with the first `size` bytes of a table that was flushed."""
 
     @abstractmethod
-    def table(self, members: int, width: int, dtype: torch.dtype) -> Tensor:
+    def flush(self) -> str:
+        """Return, with a digest of all that was added, when it would survive a crash."""
+
+    @abstractmethod
+    def table(self, count: int, members: int, width: int, dtype: torch.dtype) -> Tensor:
         """All numbers, (T, M, width)."""
 
 
@@ -45,25 +71,31 @@ class InMemory(Rows):
     def add(self, row: Tensor) -> None:
         self.rows.append(row)
 
-    def truncate(self, count: int, members: int, width: int, dtype: torch.dtype) -> None:
-        del self.rows[count:]
+    def begin(self) -> None:
+        self.rows = []
 
-    def flush(self) -> None:
-        pass
+    def resume(self, size: int, digest: str) -> None:
+        raise StorageError("draws that were kept in memory are gone when a run is resumed")
 
-    def table(self, members: int, width: int, dtype: torch.dtype) -> Tensor:
+    def flush(self) -> str:
+        return ""
+
+    def table(self, count: int, members: int, width: int, dtype: torch.dtype) -> Tensor:
         return torch.stack(self.rows)
 
 
 class OnDisk(Rows):
     """Rows in a file of plain numbers, which is mapped into memory when it is read.
 
+    The file is never cut: what lies behind the rows that count is overwritten, with the same numbers if it was this run
+    that wrote them. So a posterior whose draws are mapped from it stays good while the run goes on.
+
     Args:
         folder: of the run's checkpoint.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / DRAWS
+        self.path, self.end, self.hash = folder / DRAWS, 0, hashlib.blake2b(digest_size=16)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.path.touch()
@@ -71,27 +103,59 @@ class OnDisk(Rows):
             raise StorageError(f"{self.path} cannot be written ({error})") from error
 
     def add(self, row: Tensor) -> None:
+        """Append a row; one that does not fit on the disk is as good as not written, and those before it stay."""
+        data = row.cpu().contiguous().view(torch.uint8).numpy().tobytes()
         try:
-            with self.path.open("ab") as file:
-                file.write(row.cpu().contiguous().view(torch.uint8).numpy().data)
+            with self.path.open("r+b", buffering=0) as file:
+                file.seek(self.end)
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[file.write(rest) :]
         except OSError as error:
             raise StorageError(f"the draws cannot be written to {self.path} ({error})") from error
+        self.end += len(data)
+        self.hash.update(data)
 
-    def truncate(self, count: int, members: int, width: int, dtype: torch.dtype) -> None:
-        size, there = count * members * width * dtype.itemsize, self.path.stat().st_size
+    def begin(self) -> None:
+        if self.path.stat().st_size:
+            raise StorageError(
+                f"{self.path} holds draws and there is no checkpoint that speaks of them: give another folder, or "
+                "delete that file if you do not need it"
+            )
+
+    def resume(self, size: int, digest: str) -> None:
+        there = self.path.stat().st_size
         if there < size:
             raise StorageError(
                 f"{self.path} holds {there} bytes of draws and the checkpoint speaks of {size}: the file is truncated, "
                 "so the run cannot go on; start it anew in another folder"
             )
-        os.truncate(self.path, size)
+        for piece in self._pieces(size):
+            self.hash.update(piece)
+        self.end = size
+        if self.hash.hexdigest() != digest:
+            raise StorageError(
+                f"{self.path} does not hold the draws that the checkpoint speaks of: the file is damaged or another "
+                "run's, so the run cannot go on; start it anew in another folder"
+            )
 
-    def flush(self) -> None:
-        with self.path.open("rb") as file:
-            os.fsync(file.fileno())
+    def _pieces(self, size: int) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                for start in range(0, size, PIECE):
+                    yield file.read(min(PIECE, size - start))
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be read ({error})") from error
 
-    def table(self, members: int, width: int, dtype: torch.dtype) -> Tensor:
-        count = self.path.stat().st_size // dtype.itemsize // (members * width)
+    def flush(self) -> str:
+        try:
+            with self.path.open("r+b") as file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"the draws cannot be written to {self.path} ({error})") from error
+        return self.hash.hexdigest()
+
+    def table(self, count: int, members: int, width: int, dtype: torch.dtype) -> Tensor:
         numbers = torch.from_file(str(self.path), shared=False, size=count * members * width, dtype=dtype)
         return numbers.view(count, members, width)
 
@@ -110,31 +174,43 @@ class Collector:
     def __init__(self, rows: Rows, frozen: tuple[str, ...]) -> None:
         self.rows, self.frozen = rows, frozen
         self.count = 0
-        self.statistics: list[str] = []
+        self.statistics: tuple[str, ...] = ()
 
     def add(self, variables: Variables, info: Info) -> None:
-        """Keep the state after a step, (M, *shape), and what the step reported of it, (M,)."""
-        self.statistics = sorted(info)
-        parts, _, dtype = self._form(variables)
-        numbers = [info[name].to(dtype).reshape(-1, 1) for name in self.statistics]
-        row = torch.cat([*(t.unsqueeze(-1).flatten(1) for t in parts.values()), *numbers], dim=1)
-        self.rows.add(row.detach())
-        self.count += 1
+        """Keep the state after a step, (M, *shape), and what the step reported of it, (M,).
 
-    def resume(self, count: int, statistics: list[str], variables: Variables) -> None:
-        """Go back to the first `count` kept states of a run that is resumed."""
-        self.count, self.statistics = count, statistics
-        _, width, dtype = self._form(variables)
-        self.rows.truncate(count, variables.members, width, dtype)
+        The first draw says which numbers are kept; one that a later step does not report is missing there.
+        """
+        statistics = self.statistics if self.count else tuple(sorted(info))
+        parts, dtype = self._parts(variables)
+        missing = torch.full((variables.members,), math.nan, device=variables.device)
+        numbers = [info.get(name, missing).to(dtype).reshape(-1, 1) for name in statistics]
+        flat = [t.to(dtype).unsqueeze(-1).flatten(1) for t in parts.values()]
+        self.rows.add(torch.cat([*flat, *numbers], dim=1).detach())
+        self.count, self.statistics = self.count + 1, statistics
+
+    def mark(self) -> Mark:
+        """What a checkpoint must know to go on from here; all draws survive a crash from now on."""
+        return Mark(self.count, self.statistics, self.rows.flush())
+
+    def begin(self) -> None:
+        """Begin a run."""
+        self.rows.begin()
+
+    def resume(self, mark: Mark, variables: Variables) -> None:
+        """Go back to the draws of a checkpoint."""
+        self.count, self.statistics = mark.count, mark.statistics
+        _, dtype = self._parts(variables)
+        self.rows.resume(mark.count * variables.members * self._width(variables) * dtype.itemsize, mark.digest)
 
     def kept(self, variables: Variables) -> Kept:
         """All that was kept. `variables`, those of the last state, give names, shapes and what never changes."""
-        parts, width, dtype = self._form(variables)
-        table = self.rows.table(variables.members, width, dtype).to(variables.device)
+        (parts, dtype), width = self._parts(variables), self._width(variables)
+        table = self.rows.table(self.count, variables.members, width, dtype).to(variables.device)
         flat, start, found = table.view(-1, width), 0, {}
         for name, t in parts.items():
             size = t[0].numel()
-            found[name] = flat[:, start : start + size].view(len(flat), *t.shape[1:])
+            found[name] = flat[:, start : start + size].view(len(flat), *t.shape[1:]).to(t.dtype)
             start += size
         params = {name: found[name] for name in variables.params}
         same = {name: t[:1].expand(len(flat), *t.shape[1:]) for name, t in variables.buffers.items()}
@@ -142,9 +218,12 @@ class Collector:
         statistics = {name: table[:, :, start + i] for i, name in enumerate(self.statistics)}
         return Kept(Variables(params, buffers), statistics)
 
-    def _form(self, variables: Variables) -> tuple[dict[str, Tensor], int, torch.dtype]:
-        """What is kept of a state, how many numbers that are for each member, and their type."""
+    def _parts(self, variables: Variables) -> tuple[dict[str, Tensor], torch.dtype]:
+        """What is kept of a state, and the type of number that holds all of it."""
         changing = {n: t for n, t in variables.buffers.items() if n not in self.frozen and t.is_floating_point()}
         parts = {**variables.params, **changing}
-        width = sum(t[0].numel() for t in parts.values()) + len(self.statistics)
-        return parts, width, next(iter(parts.values())).dtype
+        return parts, reduce(torch.promote_types, (t.dtype for t in parts.values()))
+
+    def _width(self, variables: Variables) -> int:
+        """Numbers that are kept of each member."""
+        return sum(t[0].numel() for t in self._parts(variables)[0].values()) + len(self.statistics)

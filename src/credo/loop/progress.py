@@ -22,6 +22,7 @@ class Report:
         seconds: wall-clock time so far.
         numbers: the newest row of the history.
         last: whether the run is over, finished or not.
+        draws: kept so far, of all chains together; None for a method that keeps none.
     """
 
     step: int
@@ -30,6 +31,7 @@ class Report:
     seconds: float
     numbers: dict[str, float]
     last: bool = False
+    draws: int | None = None
 
 
 Listener = Callable[[Report], None]
@@ -60,11 +62,14 @@ def progress_text(name: str, report: Report) -> str:
     Example:
         >>> progress_text("MAP", Report(25, 100, 2.5, 30.0, {"epoch": 2.0, "log_likelihood": -1.5}))
         'MAP   25%  log_likelihood -1.5  0:30 elapsed, 1:30 left'
+        >>> progress_text("HMC", Report(25, 100, 25.0, 30.0, {"acceptance": 0.81}, draws=0))
+        'HMC   25%  warm-up  acceptance 0.81  0:30 elapsed, 1:30 left'
     """
     share = report.step / max(report.total, 1)
     left = report.seconds * (1 - share) / share if share > 0 else math.nan
     numbers = [f"{key} {value:.4g}" for key, value in report.numbers.items() if key not in _HIDDEN]
-    return "  ".join([name, f"{share:4.0%}", *numbers, f"{clock(report.seconds)} elapsed, {clock(left)} left"])
+    stage = [] if report.draws is None else ["warm-up" if report.draws == 0 else f"{report.draws} draws"]
+    return "  ".join([name, f"{share:4.0%}", *stage, *numbers, f"{clock(report.seconds)} elapsed, {clock(left)} left"])
 
 
 def clock(seconds: float) -> str:

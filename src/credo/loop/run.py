@@ -27,6 +27,9 @@ from credo.posteriors import Posterior
 WORTH_RECORDING = 100
 """Steps of a run on a GPU from which on one is recorded and replayed."""
 
+ROWS = 1000
+"""Of a sampler's history at most; twice as many where it does not come out even."""
+
 LOOK = 0.2
 """Seconds between two looks at the numbers: each waits for the device."""
 
@@ -78,7 +81,10 @@ class Loop:
         self.target, self.method, self.source, self.noise, self.around = target, method, source, noise, around
         self.state, self.step, self.history, self.before = state, 0, History(), 0.0
         self.total = method.steps(source.batches)
-        self.validate_every = max(1, self.total // source.batches // 100)
+        epochs = self.total // source.batches
+        # the steps of a sampler are many and alike
+        self.row_every = max(1, epochs // ROWS) if isinstance(method, Sampler) else 1
+        self.validate_every = self.row_every * max(1, epochs // self.row_every // 100)
         self.notes: list[str] = []
         self.replay: Replay | None = None
         self.eager = method.current(state).device.type != "cuda" or not method.recordable
@@ -91,8 +97,10 @@ class Loop:
             self.state = saved.state(self.state)
             self.step, self.history, self.before = saved.step, saved.history, saved.seconds
         if self.around.collector is not None:
-            kept, statistics = (saved.kept, saved.statistics) if saved else (0, ())
-            self.around.collector.resume(kept, list(statistics), self.method.current(self.state))
+            if saved is None:
+                self.around.collector.begin()
+            else:
+                self.around.collector.resume(saved.draws, self.method.current(self.state))
         if saved is None and self.around.checkpoints is not None:
             self._write(self.around.checkpoints)
 
@@ -129,7 +137,7 @@ class Loop:
         self._keep(info)
         self.step += 1
         self.history.add(info)
-        if self.step % self.source.batches == 0 or self.step == self.total:
+        if self.step % (self.source.batches * self.row_every) == 0 or self.step == self.total:
             self.history.close(self.step / self.source.batches, self.seconds, self._validated())
 
     def _keep(self, info: Info) -> None:
@@ -140,7 +148,7 @@ class Loop:
         try:
             collector.add(method.current(self.state), info)
         except StorageError as error:
-            self.trouble = str(error)
+            self.trouble = f"{error}; make room and go on with resume=True: stopped"
 
     def _replays(self) -> bool:
         """Whether steps are recorded and replayed: on a GPU, where a run is long enough to be worth a recording."""
@@ -166,7 +174,7 @@ class Loop:
         return {"validation_log_likelihood": self.around.validation(self.target, self.method.current(self.state))}
 
     def _reason_to_stop(self, *, looking: bool, interrupted: bool) -> str | None:
-        if self.step == self.total:
+        if self.step == self.total and self.trouble is None:
             return None
         if looking:
             self._tell()
@@ -177,7 +185,23 @@ class Loop:
         if not interrupted and not late and self.trouble is None:
             return None
         cause = self.trouble or ("interrupted" if interrupted else f"stopped after {spent:.1f} seconds")
-        return f"{cause} at step {self.step} of {self.total}: the result is what there was by then"
+        return f"{cause} at step {self.step} of {self.total}: {self._result()}"
+
+    def _result(self) -> str:
+        """What there is when a run ends early."""
+        kept = self._kept()
+        if kept is None:
+            return "the result is what there was by then"
+        if kept == 0:
+            return (
+                "no draw was kept yet, since the chains were still warming up; the result is where they stood by then"
+            )
+        return f"the result is the {kept} draw(s) that were kept by then"
+
+    def _kept(self) -> int | None:
+        """Draws so far, of all chains; None for a method that keeps none."""
+        collector = self.around.collector
+        return None if collector is None else collector.count * self.method.members
 
     def _divergence(self) -> str | None:
         if not self._broken():
@@ -195,12 +219,16 @@ class Loop:
     def _tell(self, *, last: bool = False) -> None:
         if self.around.told is not None:
             rows, epoch = self.history.rows(), self.step / self.source.batches
-            self.around.told(Report(self.step, self.total, epoch, self.seconds, rows[-1] if rows else {}, last))
+            newest = rows[-1] if rows else {}
+            self.around.told(Report(self.step, self.total, epoch, self.seconds, newest, last, self._kept()))
 
     def _save(self, *, now: bool) -> None:
-        """Write a checkpoint if it is time. What cannot be written does not end a run, and no broken run is kept."""
+        """Write a checkpoint if it is time. What cannot be written does not end a run, and no broken run is kept.
+
+        Nor is one that has lost a draw: it goes on from the checkpoint before, and computes the draw again.
+        """
         checkpoints = self.around.checkpoints
-        if checkpoints is None or not (now or checkpoints.due()) or self._broken():
+        if checkpoints is None or self.trouble or not (now or checkpoints.due()) or self._broken():
             return
         try:
             self._write(checkpoints)
