@@ -72,7 +72,7 @@ class Scene:
     def q(self, members: int) -> Factors:
         mean = {name: w.expand(members, *w.shape).clone() for name, w in self.mean.items()}
         rho = {name: s.expand(members, *s.shape).expm1().log() for name, s in self.scale.items()}
-        return Factors(Variables(mean), rho)
+        return Factors.of(Variables(mean), rho)
 
     def estimates(self, estimator: Estimator, members: int = DRAWS, plan: credo.Plan = APART) -> Tensor:
         """The outputs of so many independent passes, (S, B, E)."""
@@ -222,7 +222,7 @@ def test_all_estimators_expect_the_same_log_likelihood_of_a_network() -> None:
     found = []
     for estimator in (Reparameterization(), LocalReparameterization(), Flipout()):
         with torch.no_grad():
-            each, _ = estimator.log_likelihood(target, Factors(Variables(mean), rho), batch, credo.Stream(7))
+            each, _ = estimator.log_likelihood(target, Factors.of(Variables(mean), rho), batch, credo.Stream(7))
         found.append((each.mean(0), each.var(0) / members))
     for (a, var_a), (b, var_b) in ((found[0], found[1]), (found[0], found[2])):
         assert float(((a - b).abs() / (var_a + var_b).sqrt()).max()) < ERRORS
@@ -237,5 +237,5 @@ def test_dropout_masks_and_noise_of_layers_do_not_mix() -> None:
     target, batch = credo.Target(model, 4, plan=credo.Plan.ONE_BY_ONE), credo.Batch(x, x[:, :2])
     plain = target.training_log_likelihood(variables, batch, credo.Stream(9).child("network"))
     for estimator in (LocalReparameterization(), Flipout()):
-        each, _ = estimator.log_likelihood(target, Factors(variables, rho), batch, credo.Stream(9))
+        each, _ = estimator.log_likelihood(target, Factors.of(variables, rho), batch, credo.Stream(9))
         torch.testing.assert_close(each.detach(), plain)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
+from credo.core.trees import ravel
 from credo.methods.base import Tick
 from credo.methods.vi.mean_field import MeanField, VariationalState
 from credo.model import Batch, Target
@@ -55,6 +56,6 @@ def _repeated(
     """Members of one run are independent, so as many members as repeats are as many estimates."""
     mean = state.mean.repeat(repeats)
     rho = {name: r.expand(repeats, *r.shape[1:]).contiguous() for name, r in state.rho.items()}
-    many = VariationalState(mean, rho, [], method.memory(mean))
+    many = VariationalState.of(mean, rho, method.memory(mean))
     gradient = method.gradient(target, many, batch, Tick(0, method.epochs, noise))
-    return torch.cat([g.reshape(repeats, -1) for g in (*gradient.mean, *gradient.rho)], dim=1)
+    return torch.cat([ravel(row.tree()) for row in (gradient.mean, gradient.rho)], dim=1)

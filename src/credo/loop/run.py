@@ -7,6 +7,7 @@ import time
 import warnings
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from credo.core.record import CredoWarning
@@ -138,7 +139,8 @@ class Loop:
         self.step += 1
         self.history.add(info)
         if self.step % (self.source.batches * self.row_every) == 0 or self.step == self.total:
-            self.history.close(self.step / self.source.batches, self.seconds, self._validated())
+            told = {**self._summary(), **self._validated()}
+            self.history.close(self.step / self.source.batches, self.seconds, told)
 
     def _keep(self, info: Info) -> None:
         """Copy the state if it is a draw. A disk that takes no more ends the run, not what it has given."""
@@ -166,6 +168,11 @@ class Loop:
             self.replay, self.eager = None, True
             self.notes.append(f"steps are launched one kernel at a time, since they cannot be recorded ({error})")
             return None
+
+    @torch.no_grad()
+    def _summary(self) -> dict[str, Tensor]:
+        told = self.method.summary(self.target, self.state, self.noise.child("summary", self.step))
+        return {name: value.mean() for name, value in told.items()}
 
     def _validated(self) -> dict[str, Tensor]:
         last, epoch = self.step == self.total, self.step // self.source.batches

@@ -96,6 +96,10 @@ class Method(ABC):
     def step(self, target: Target, state: State, batch: Batch, tick: Tick) -> tuple[State, Info]:
         """One step of all members. The tensors of the old state are consumed: they may be overwritten."""
 
+    def summary(self, target: Target, state: State, noise: Stream) -> Info:
+        """What a person is told of the state at the end of an epoch, beside what the steps told; no step needs it."""
+        return {}
+
     @abstractmethod
     def current(self, state: State) -> Variables:
         """The weights that stand for the state so far, one per member: what validation looks at."""

@@ -54,6 +54,9 @@ class Ensemble(Method):
     def step(self, target: Target, state: State, batch: Batch, tick: Tick) -> tuple[State, Info]:
         return self.method.step(target, state, batch, tick)
 
+    def summary(self, target: Target, state: State, noise: Stream) -> Info:
+        return self.method.summary(target, state, noise)
+
     def current(self, state: State) -> Variables:
         return self.method.current(state)
 

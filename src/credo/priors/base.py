@@ -74,6 +74,17 @@ class ElementwisePrior(Prior):
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Independent draws from p_0."""
 
+    def log_slope(self, w: Tensor) -> Tensor:
+        """d log p_0 / dw of each entry, a new tensor without a graph; to be overridden where it is known."""
+        with torch.enable_grad():
+            place = w.detach().requires_grad_()
+            return torch.autograd.grad(self.log_density(place).sum(), place)[0]
+
+    def slope(self, w: Tensor, fan_in: int) -> Tensor:
+        """d log p / dw of each entry of a parameter with this fan-in, a new tensor without a graph."""
+        root = math.sqrt(fan_in) if self.fan_in else 1.0
+        return self.log_slope(w) if root == 1.0 else self.log_slope(w * root).mul_(root)
+
     def log_prob(self, params: Params, layout: Layout) -> Tensor:
         flat = torch.cat([self._standard(w, layout[name].fan_in) for name, w in params.items()], dim=1)
         return self.log_density(flat).sum(1) - self._log_volume(params, layout)

@@ -48,7 +48,8 @@ class _LogMixture(torch.autograd.Function):
         if torch.is_grad_enabled():
             r = torch.sigmoid(w.square() * (-0.5 * apart) + offset)
             return -w * (r * apart + precisions[1])
-        return w.square().mul_(-0.5 * apart).add_(offset).sigmoid_().mul_(-apart).sub_(precisions[1]).mul_(w)
+        r = torch.addcmul(w.new_full((), offset), w, w, value=-0.5 * apart).sigmoid_()
+        return r.mul_(-apart).sub_(precisions[1]).mul_(w)
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,18 @@ class ScaleMixture(ElementwisePrior):
         if not 0.0 < self.weight < 1.0:
             raise ValueError(f"weight must lie strictly between 0 and 1, got {self.weight}")
 
-    def log_density(self, w: Tensor) -> Tensor:
-        precisions = (1.0 / self.scale_1**2, 1.0 / self.scale_2**2)
+    @property
+    def _numbers(self) -> tuple[Pair, Pair]:
+        """Precision and log of mass over scale of both normals."""
         log_masses = (math.log(self.weight / self.scale_1), math.log((1.0 - self.weight) / self.scale_2))
-        return _LogMixture.apply(w, precisions, log_masses)  # type: ignore[no-untyped-call]
+        return (1.0 / self.scale_1**2, 1.0 / self.scale_2**2), log_masses
+
+    def log_density(self, w: Tensor) -> Tensor:
+        return _LogMixture.apply(w, *self._numbers)  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def log_slope(self, w: Tensor) -> Tensor:
+        return _LogMixture.slope(w.detach(), *self._numbers)
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         wide = torch.rand(shape, generator=generator) < self.weight

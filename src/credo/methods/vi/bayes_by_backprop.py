@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from credo.core.optimizers import Constant, Schedule
-from credo.methods.base import Tick
-from credo.methods.vi.divergence import divergence
+from credo.core.rng import Stream
+from credo.methods.base import Info, Tick
+from credo.methods.vi.divergence import attraction
 from credo.methods.vi.estimators import Estimator
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.flipout import Flipout
@@ -83,24 +84,39 @@ class BayesByBackprop(MeanField):
         return model, (*told, *_resolved(self.estimator).notes(network, network.given().to(x.device), x, uncertain))
 
     def gradient(self, target: Target, state: VariationalState, batch: Batch, tick: Tick) -> Gradient:
-        q = Factors(state.mean, state.rho)
+        q = Factors(state.means, state.rhos, state.buffers)
         estimator = _resolved(self.estimator)
         results = [estimator.log_likelihood(target, q, batch, tick.noise.child(s)) for s in range(self.samples)]
-        log_likelihood = torch.stack([target.full(each) for each, _ in results]).mean(0)  # (M,)
+        # all is divided by the number of data, so that a learning rate means the same for any N
+        log_likelihood = _mean([each.mean(1) for each, _ in results])  # (M,)
         drawn = [weights for _, weights in results]
-        apart = divergence(target, q, drawn, tick.noise.child("prior"), of_points=self.prior_of_points)
-        # divided by the number of data, so that a learning rate means the same for any N
+        prior = attraction(target, q, drawn, tick.noise.child("prior"), of_points=self.prior_of_points)
         weight = torch.as_tensor(tick.value(self._kl_weight)).to(log_likelihood) / target.size
-        loss = target.temper(-log_likelihood / target.size - weight * apart.expected_log_prior).sum()
-        precision = {name: p / target.temperature for name, p in apart.precision.items()}
-        of_mean, of_rho = q.gradients(loss, precision, weight)
-        info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": apart.kl / target.size}
-        return Gradient(of_mean, of_rho, info)
+        bound = log_likelihood.sum()
+        if prior.expected_log_prior is not None:
+            bound = bound + (weight * prior.expected_log_prior).sum()
+        of_mean, of_rho = q.gradients(target.temper(-bound), prior.pull, weight, target.temperature)
+        return Gradient(of_mean, of_rho, {"log_likelihood": log_likelihood.detach()})
+
+    def summary(self, target: Target, state: VariationalState, noise: Stream) -> Info:
+        """KL(q || prior) per example at the end of an epoch: no step needs its value."""
+        posterior = self.posterior(target, state)
+        kl = posterior.kl(self.samples, seed=noise.key())
+        if not self.prior_of_points:
+            points = {
+                name: w for name, w in state.mean.params.items() if name in target.layout and name not in state.rho
+            }
+            kl = kl + target.model.prior.log_prob(points, target.layout) if points else kl
+        return {"kl": kl / target.size}
 
     def _kl_weight(self, tick: Tick) -> float:
         """1 for even shares and no annealing."""
         batches = max(1, tick.total // self.epochs)
         return batches * self.batch_weights.share(tick.step % batches, batches) * self.annealing.factor(tick.fraction)
+
+
+def _mean(values: list[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else torch.stack(values).mean(0)
 
 
 def _resolved(estimator: Estimator | str) -> Estimator:

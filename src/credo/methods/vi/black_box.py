@@ -12,6 +12,7 @@ from credo.core.trees import Params, Variables, ravel
 from credo.methods.base import Tick
 from credo.methods.vi.families import NormalFamily
 from credo.methods.vi.mean_field import Gradient, MeanField, VariationalState
+from credo.methods.vi.rows import Row
 from credo.methods.vi.score import LogJoint, score_gradient, signal
 from credo.model import Batch, Target
 from credo.nets.plan import drawing_plan
@@ -82,8 +83,8 @@ class BlackBoxVI(MeanField):
         estimate = score_gradient(scores, f, expected.unsqueeze(1), control_variate=self.control_variate)
         kl = log_q.sum(2) - values.log_prior
         return Gradient(
-            list(_split(-estimate["mean"] / target.size, state.mean.params).values()),
-            list(_split(-estimate["rho"] / target.size, state.rho).values()),
+            Row.of(_split(-estimate["mean"] / target.size, state.mean.params)),
+            Row.of(_split(-estimate["rho"] / target.size, state.rho)),
             {"log_likelihood": values.log_likelihood.mean(0) / target.size, "kl": kl.mean(0) / target.size},
             {BASELINE: torch.lerp(log_joint.shared.mean(0), baseline, self.baseline_decay)},
         )

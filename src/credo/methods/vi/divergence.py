@@ -1,41 +1,37 @@
-"""The divergence of a factorised normal from the prior: in closed form where there is one, by Monte Carlo otherwise."""
+"""What the prior adds to the gradient: in closed form where there is one, by Monte Carlo otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.core.trees import Params
-from credo.methods.vi.factors import Drawn, Factors
+from credo.core.trees import Layout, Params
+from credo.methods.vi.factors import Drawn, Factors, Pull
+from credo.methods.vi.rows import Row, runs
 from credo.model import Target, likelihood_params
-from credo.priors.entropy import entropy
+from credo.priors import ElementwisePrior
 
 
 @dataclass(frozen=True)
-class Divergence:
-    """The parts of KL(q || p) = -entropy - expected_log_prior of each member, (M,), on the scale of the full data.
+class Attraction:
+    """E_q[log p] by its gradient alone.
 
     Attributes:
-        entropy: of q; its gradient is no part of a graph.
-        expected_log_prior: E_q[log p], with a graph unless the prior is normal.
-        precision: of a normal prior, by parameter; empty for others. Its gradient is no part of a graph either.
+        pull: the part that needs no graph.
+        expected_log_prior: the other part, (M,) with a graph; None where there is none.
     """
 
-    entropy: Tensor
-    expected_log_prior: Tensor
-    precision: Mapping[str, float]
-
-    @property
-    def kl(self) -> Tensor:
-        return -self.entropy - self.expected_log_prior.detach()
+    pull: Pull
+    expected_log_prior: Tensor | None
 
 
-def divergence(target: Target, q: Factors, drawn: Sequence[Drawn], noise: Stream, *, of_points: bool) -> Divergence:
-    """Of q from the prior of the weights and of the likelihood's own parameters.
+def attraction(target: Target, q: Factors, drawn: Sequence[Drawn], noise: Stream, *, of_points: bool) -> Attraction:
+    """Of q to the prior of the weights and of the likelihood's own parameters.
 
     Args:
         target: whose prior it is.
@@ -44,22 +40,48 @@ def divergence(target: Target, q: Factors, drawn: Sequence[Drawn], noise: Stream
         noise: for those that are not, where a prior has no closed form.
         of_points: whether parameters without a distribution feel their prior.
     """
-    prior, layout = target.model.prior, target.layout
-    names = [name for name in layout if of_points or name in q.scale]
-    mean, scale = ({name: tree[name] for name in names if name in tree} for tree in (q.mean, q.scale))
-    every = prior.precision(layout)
-    with torch.set_grad_enabled(every is None):
-        expected = prior.expected_log_prob(mean, scale, layout)
+    layout, likelihood = target.layout, target.model.likelihood
+    pull, expected = _of_weights(target, q, drawn, noise, [name for name in layout if of_points or name in q.scale])
     own = [name for name in q.mean if name not in layout]
-    needed = [name for name in (own if expected is not None else q.mean) if name in q.scale]
-    whole = [_completed(q, needed, known, noise.child(s)) for s, known in enumerate(drawn)]
-    if expected is None:
-        expected = _average([prior.log_prob({name: w[name] for name in names}, layout) for w in whole])
     if own:
-        expected = expected + _average([target.model.likelihood.log_prior(likelihood_params(w)) for w in whole])
-    precision = {} if every is None else {name: every[name] for name in names}
-    with torch.no_grad():
-        return Divergence(entropy(q.scale), expected, precision)
+        needed = [name for name in own if name in q.scale]
+        whole = [_completed(q, needed, known, noise.child("own", s)) for s, known in enumerate(drawn)]
+        of_own = _average([likelihood.log_prior(likelihood_params(w)) for w in whole])
+        expected = of_own if expected is None else expected + of_own
+    return Attraction(pull, expected if expected is not None and expected.requires_grad else None)
+
+
+def _of_weights(
+    target: Target, q: Factors, drawn: Sequence[Drawn], noise: Stream, names: Sequence[str]
+) -> tuple[Pull, Tensor | None]:
+    prior, layout = target.model.prior, target.layout
+    precision = prior.precision(layout)
+    if precision is not None:
+        return Pull({name: precision[name] for name in names}), None
+    mean, scale = ({name: tree[name] for name in names if name in tree} for tree in (q.mean, q.scale))
+    expected = prior.expected_log_prob(mean, scale, layout)
+    if expected is not None:
+        return Pull(), expected
+    if isinstance(prior, ElementwisePrior):
+        for s, known in enumerate(drawn):
+            q.draw((n for n in scale if n not in known.whole and n not in known.deviations), noise.child(s))
+        points = tuple(name for name in names if name not in scale)
+        return Pull(slope=partial(_slopes, prior, layout), share=1.0 / len(drawn), points=points), None
+    whole = [_completed(q, list(scale), known, noise.child(s)) for s, known in enumerate(drawn)]
+    return Pull(), _average([prior.log_prob({name: w[name] for name in names}, layout) for w in whole])
+
+
+def _slopes(prior: ElementwisePrior, layout: Layout, row: Row) -> Tensor:
+    """d log p / dw of all entries of a row, at once for neighbours with the same density; 0 for what has no prior."""
+    fan_ins = {name: layout[name].fan_in if prior.fan_in else 1 for name, _ in row.shapes if name in layout}
+    total = torch.zeros_like(row.values)
+    for fan_in in dict.fromkeys(fan_ins.values()):
+        alike = tuple((name, shape) for name, shape in row.shapes if fan_ins.get(name) == fan_in)
+        if alike == row.shapes:
+            return prior.slope(row.values, fan_in)
+        for there, _ in runs(row.shapes, alike):
+            total[there] = prior.slope(row.values[there], fan_in)
+    return total
 
 
 def _completed(q: Factors, needed: Sequence[str], known: Drawn, noise: Stream) -> Params:

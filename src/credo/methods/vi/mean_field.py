@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -13,31 +13,51 @@ from torch import Tensor
 
 from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.core.rng import Stream
-from credo.core.trees import Params, Variables
+from credo.core.trees import Params, Variables, map_tensors
 from credo.methods.base import Info, Method, Tick
 from credo.methods.checks import check_at_least, check_positive
+from credo.methods.vi.factors import uncertain_first
+from credo.methods.vi.rows import Row
 from credo.methods.vi.starts import At, Start, rho_of
 from credo.model import OWN, Batch, Model, Target
-from credo.posteriors import DiagonalGaussian, Posterior
+from credo.posteriors import DiagonalGaussian
 
 
 @dataclass(frozen=True)
 class VariationalState:
-    """Means of all parameters, rho of the uncertain ones, (M, *shape) each, and two memories.
+    """Means of all parameters and rho of the uncertain ones, the buffers, and two memories.
 
     q(w) = N(mean, softplus(rho)^2)
 
     Attributes:
-        mean: expectations, and the buffers.
-        rho: scale = softplus(rho).
+        means: expectations, those of uncertain parameters first.
+        rhos: scale = softplus(rho).
+        buffers: of the network, (M, *shape) each.
         optimizer: the optimiser's memory.
         memory: what a method's gradient keeps from one step to the next.
     """
 
-    mean: Variables
-    rho: Params
-    optimizer: list[Tensor]
-    memory: Params
+    means: Row
+    rhos: Row
+    buffers: Params
+    optimizer: list[Tensor] = field(default_factory=list)
+    memory: Params = field(default_factory=dict)
+
+    @staticmethod
+    def of(mean: Variables, rho: Params, memory: Params | None = None) -> VariationalState:
+        """From copies of tensors (M, *shape), before an optimiser has seen them."""
+        means = Row.of(uncertain_first(mean.params, rho))
+        return VariationalState(means, Row.of(rho), mean.buffers, [], memory or {})
+
+    @property
+    def mean(self) -> Variables:
+        """Expectations, (M, *shape) each, and the buffers."""
+        return Variables(self.means.tree(), self.buffers)
+
+    @property
+    def rho(self) -> Params:
+        """Of the uncertain parameters, (M, *shape) each."""
+        return self.rhos.tree()
 
 
 @dataclass(frozen=True)
@@ -45,14 +65,14 @@ class Gradient:
     """Of what is minimised, the negative bound per example.
 
     Attributes:
-        mean: with respect to the means, in their order.
-        rho: with respect to rho, likewise.
+        mean: with respect to the means.
+        rho: with respect to rho.
         info: what to tell.
         memory: what the next gradient needs of this one.
     """
 
-    mean: Sequence[Tensor]
-    rho: Sequence[Tensor]
+    mean: Row
+    rho: Row
     info: Info
     memory: Params = field(default_factory=dict)
 
@@ -128,22 +148,23 @@ class MeanField(Method):
         start = self.initial_rho or At(rho_of(self.initial_scale))
         rho = start.fill({name: mean[name] for name in self.uncertain(mean)}, noise.child("rho"))
         variables = Variables(mean, variables.buffers)
-        return VariationalState(variables, rho, self.optimizer.init(_joined(mean, rho)), self.memory(variables))
+        state = VariationalState.of(variables, rho, self.memory(variables))
+        return replace(state, optimizer=self.optimizer.init(_rows(state)))
 
     def step(self, target: Target, state: VariationalState, batch: Batch, tick: Tick) -> tuple[VariationalState, Info]:
         gradient = self.gradient(target, state, batch, tick)
         rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
         with torch.no_grad():
-            leaves = _joined(state.mean.params, state.rho)
-            self.optimizer.update(leaves, [*gradient.mean, *gradient.rho], state.optimizer, rate)
+            self.optimizer.update(_rows(state), [gradient.mean.values, gradient.rho.values], state.optimizer, rate)
         return replace(state, memory=gradient.memory), gradient.info
 
     def current(self, state: VariationalState) -> Variables:
         return state.mean
 
-    def posterior(self, target: Target, state: VariationalState) -> Posterior:
-        return DiagonalGaussian(target.model, state.mean, {name: F.softplus(r) for name, r in state.rho.items()})
+    def posterior(self, target: Target, state: VariationalState) -> DiagonalGaussian:
+        mean = map_tensors(lambda _, t: t.clone(), state.mean)  # no views of a row that goes on
+        return DiagonalGaussian(target.model, mean, {name: F.softplus(r) for name, r in state.rho.items()})
 
 
-def _joined(mean: Params, rho: Params) -> Params:
-    return {**{f"mean/{name}": w for name, w in mean.items()}, **{f"rho/{name}": r for name, r in rho.items()}}
+def _rows(state: VariationalState) -> Params:
+    return {"mean": state.means.values, "rho": state.rhos.values}
