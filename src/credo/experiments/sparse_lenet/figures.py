@@ -1,0 +1,66 @@
+"""The figures of sparse variational dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from credo.decide.compression import THRESHOLD
+from credo.experiments.base import Figure
+from credo.experiments.sparse_lenet.measure import EDGES, Result
+from credo.reports.style import BLACK, COLOURS, GREY, drawing
+
+
+def draw_all(folder: Path, results: Sequence[Result]) -> tuple[Figure, ...]:
+    """Every figure that the rows allow."""
+    sparse = [result for result in results if result.counts]
+    return (noise(folder, sparse), thresholds(folder, sparse), courses(folder, sparse)) if sparse else ()
+
+
+def noise(folder: Path, results: Sequence[Result]) -> Figure:
+    """How the log alphas of every layer are spread."""
+    centres = (EDGES[:-1] + EDGES[1:]) / 2
+    with drawing(folder / "noise.png", 9.0, 3.8) as figure:
+        for axes, result in zip(figure.subplots(1, len(results), squeeze=False)[0], results, strict=True):
+            for (name, counts), colour in zip(result.counts.items(), COLOURS, strict=False):
+                heights = [100.0 * n / sum(counts) for n in counts]
+                axes.step(centres[1:-1], heights[1:-1], where="mid", color=colour, label=name.removesuffix(".weight"))
+            axes.axvline(THRESHOLD, color=BLACK, linestyle="--", linewidth=1.0)
+            axes.set(xlabel="log alpha", ylabel="weights of the layer (%, log scale)", yscale="log", title=result.name)
+            axes.legend(title="layer")
+    caption = (
+        "Noise of the weights after training. Right of the dashed line, log alpha = 3, they are removed. Bins at the "
+        "ends of the axis, which hold all that lies beyond, are left out."
+    )
+    return Figure("noise.png", caption)
+
+
+def thresholds(folder: Path, results: Sequence[Result]) -> Figure:
+    """Error against compression as the threshold moves."""
+    with drawing(folder / "thresholds.png", 7.0, 4.4) as figure:
+        axes = figure.subplots()
+        for result, colour in zip(results, COLOURS, strict=False):
+            ratios, errors = [r for _, _, r in result.by_threshold], [e for _, e, _ in result.by_threshold]
+            axes.plot(ratios, errors, "o-", color=colour, label=result.name)
+            for place, (threshold, error, ratio) in enumerate(result.by_threshold):
+                if place % 2 == 0:
+                    axes.annotate(f"{threshold:g}", (ratio, error), (0, 7), textcoords="offset points", color=GREY)
+        axes.set(xlabel="compression, times fewer weights (log scale)", ylabel="test error (%, log scale)")
+        axes.set(xscale="log", yscale="log")
+        figure.legend(loc="outside upper center", ncols=2)
+    caption = (
+        "Test error at the means of the pruned network. The small numbers are thresholds of log alpha; 3 was used."
+    )
+    return Figure("thresholds.png", caption)
+
+
+def courses(folder: Path, results: Sequence[Result]) -> Figure:
+    """How much of the network is noise in the course of training."""
+    with drawing(folder / "courses.png") as figure:
+        axes = figure.subplots()
+        for result, colour in zip(results, COLOURS, strict=False):
+            epochs = [line["epoch"] for line in result.curve]
+            axes.plot(epochs, [100 * (1 - line["removable"]) for line in result.curve], color=colour, label=result.name)
+        axes.set(xlabel="epoch", ylabel="weights with log alpha below 3 (%, log scale)", yscale="log")
+        figure.legend(loc="outside upper center", ncols=2)
+    return Figure("courses.png", "The part of the weights that is worth keeping, averaged over each epoch.")
