@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.core.trees import Params, Variables
+from credo.core.trees import Layout, Params, Variables
 from credo.methods.dropout.log_uniform import LogUniform, Polynomial, Sigmoid
 from credo.methods.dropout.sharing import PerLayer, Sharing
 from credo.methods.vi.layers import Affine, Layer, Perturbation
@@ -54,6 +54,10 @@ class Noise(ABC):
     """What takes the place of a layer's call; it is given standard normal noise and the spread."""
 
     @abstractmethod
+    def remarks(self, layers: Sequence[Layer], layout: Layout) -> tuple[str, ...]:
+        """What a person should know of how these layers are treated; refuses those that cannot have such noise."""
+
+    @abstractmethod
     def first(self, weight: Tensor, initial: float) -> Tensor:
         """The level before the first step."""
 
@@ -90,6 +94,13 @@ class WeightNoise(Noise):
     """Noise of its own on every weight; the spread is its variance, and layers draw their outputs."""
 
     perturbation = LocalReparameterization()
+
+    def remarks(self, layers: Sequence[Layer], layout: Layout) -> tuple[str, ...]:
+        shared = [layer.weight for layer in layers if layer.positions > 1]
+        if not shared:
+            return ()
+        told = "in training, the correlation between outputs that share weights at several positions is left out: "
+        return (told + listed(shared),)
 
     def shape(self, layer: Layer) -> tuple[int, ...]:
         return layer.outputs
@@ -175,6 +186,19 @@ class Correlated(Noise):
     prior: LogUniform = Polynomial()
     perturbation = _OnInputs()
 
+    def remarks(self, layers: Sequence[Layer], layout: Layout) -> tuple[str, ...]:
+        grouped = [
+            layer.weight
+            for layer in layers
+            if math.prod(layer.per_channel(layer.inputs)) != layout[layer.weight].shape[1]
+        ]
+        if grouped:
+            raise ValueError(
+                f"{grouped[0]!r} is the weight of a convolution with groups, where an input channel does not feed "
+                "all outputs: use correlated=False, or leave it out by noisy="
+            )
+        return ()
+
     def first(self, weight: Tensor, initial: float) -> Tensor:
         return _shared(weight, self.sharing, initial)
 
@@ -210,3 +234,8 @@ def _counted(prior: LogUniform, log_alpha: Tensor, times: int) -> Divergence:
     """Each alpha counts for as many noises as it is shared by."""
     kl = prior.kl(log_alpha).flatten(1).sum(1) * times
     return Divergence(kl, None, prior.slope(log_alpha).mul_(times), log_alpha)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Some names for a note, the first five of many."""
+    return f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -16,7 +16,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.methods.base import Info, Method, Tick
 from credo.methods.checks import check_at_least, check_positive
-from credo.methods.dropout.noise import Divergence, Noise
+from credo.methods.dropout.noise import Divergence, Noise, listed
 from credo.methods.vi.layers import Perturbed, find_layers
 from credo.methods.vi.weighting import WarmUp
 from credo.model import Batch, Model, Target, likelihood_params
@@ -107,18 +107,17 @@ class NoisyWeights(Method):
                 f"noisy={self.noisy!r} matches no weight of the network: its parameters with two axes or more are "
                 f"{', '.join(n for n, info in network.layout.items() if len(info.shape) > 1) or 'none'}"
             )
-        layers = find_layers(network, network.given().to(x.device), x)
-        covered = {layer.weight for layer in layers}
-        told = [
-            f"the log-uniform prior of variational dropout takes the place of {model.prior} for {_list(names)}",
-            f"points, without noise: {_list([name for name in network.layout if name not in names])}",
-            f"drawn once for a batch, in weight space: {_list([name for name in names if name not in covered])}",
-            "local reparameterisation leaves out, in training, the correlation between positions that share the "
-            f"weights of {_list([layer.weight for layer in layers if layer.positions > 1 and layer.weight in names])}",
-        ]
+        layers = [layer for layer in find_layers(network, network.given().to(x.device), x) if layer.weight in names]
+        points = [name for name in network.layout if name not in names]
+        whole = [name for name in names if name not in {layer.weight for layer in layers}]
+        told = [f"the log-uniform prior of variational dropout takes the place of {model.prior} for {listed(names)}"]
+        if points:
+            told.append(f"points, without noise: {listed(points)}")
+        if whole:
+            told.append(f"drawn once for a batch, in weight space: {listed(whole)}")
         if network.trace(network.given().to(x.device), x).sites:
             told.append("the network's own dropout stays on in training, and is off in the draws")
-        return model, tuple(note for note in told if not note.endswith(_list([])))
+        return model, (*told, *self.noise.remarks(layers, network.layout))
 
     def init(self, target: Target, variables: Variables, noise: Stream) -> NoisyState:
         params = variables.params
@@ -148,7 +147,8 @@ class NoisyWeights(Method):
             kl = torch.stack([part.kl for part in apart.values()]).sum(0)
         leaves = {name: values.requires_grad_() for name, values in spread.items()}
         variables = Variables(mean, state.mean.buffers)
-        log_likelihood = target.full(noisy_log_likelihood(target, noise, variables, leaves, batch, tick.noise))
+        outputs = noisy_outputs(target, noise, variables, leaves, batch, tick.noise)
+        log_likelihood = target.full(target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(mean)))
         # divided by the number of data, so that a learning rate means the same for any N
         loss = target.temper(log_likelihood + _log_prior(target, mean, level)).sum() / -target.size
         slopes = torch.autograd.grad(loss, [*mean.values(), *leaves.values()], materialize_grads=True)
@@ -175,10 +175,10 @@ class NoisyWeights(Method):
         return self.noise.posterior(target.model, state.mean, state.level)
 
 
-def noisy_log_likelihood(
+def noisy_outputs(
     target: Target, noise: Noise, mean: Variables, spread: Params, batch: Batch, stream: Stream
 ) -> Tensor:
-    """One estimate of E_q[log p(y_b | x_b, w)] for each example, (M, B).
+    """Outputs of the network in training, with noise on its weights, (M, B, E).
 
     Linear and convolutional layers get noise of their own for every example; a weight that is used in another way is
     drawn once for the batch.
@@ -209,8 +209,7 @@ def noisy_log_likelihood(
 
     brought = [t for layer in layers for t in (standard[layer.weight], spread[layer.weight])]
     variables = Variables(params, mean.buffers)
-    outputs = network.train(variables, batch.x, [*masks, *brought], target.plan, own_x=batch.own, around=around)
-    return target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(params))
+    return network.train(variables, batch.x, [*masks, *brought], target.plan, own_x=batch.own, around=around)
 
 
 def _log_prior(target: Target, mean: Params, noisy: Collection[str]) -> Tensor:
@@ -219,7 +218,3 @@ def _log_prior(target: Target, mean: Params, noisy: Collection[str]) -> Tensor:
     of_weights = target.model.prior.log_prob(points, target.layout) if points else 0.0
     first = next(iter(mean.values()))
     return first.new_zeros(len(first)) + of_weights + target.model.likelihood.log_prior(likelihood_params(mean))
-
-
-def _list(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" if names else "nothing"
