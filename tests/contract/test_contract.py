@@ -32,6 +32,9 @@ METHODS: dict[str, Method] = {
     "local reparameterisation": credo.BayesByBackprop(**FAST, estimator="local"),
     "ensemble of flipout": credo.Ensemble(credo.BayesByBackprop(**FAST, estimator="flipout"), members=2),
     "black-box vi": credo.BlackBoxVI(**FAST, samples=4),
+    "variational dropout": credo.VariationalDropout(**FAST, sharing="unit"),
+    "ensemble of correlated variational dropout": credo.Ensemble(credo.VariationalDropout(**FAST, correlated=True), 2),
+    "ensemble of sparse variational dropout": credo.Ensemble(credo.SparseVariationalDropout(**FAST), members=2),
 }
 
 PROBLEMS: dict[str, Callable[[], tuple[credo.Model, Tensor, Tensor]]] = {}

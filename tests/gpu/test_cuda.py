@@ -22,6 +22,9 @@ METHODS: dict[str, Method] = {
     "bayes by backprop": credo.BayesByBackprop(**NUMBERS),
     "bayes by backprop, local": credo.Ensemble(credo.BayesByBackprop(**NUMBERS, estimator="local"), 2),
     "bayes by backprop, flipout": credo.BayesByBackprop(**NUMBERS, estimator="flipout"),
+    "variational dropout": credo.Ensemble(credo.VariationalDropout(**NUMBERS, sharing="weight"), 2),
+    "variational dropout, correlated": credo.VariationalDropout(**NUMBERS, sharing="unit", correlated=True),
+    "variational dropout, sparse": credo.SparseVariationalDropout(**NUMBERS, schedule=credo.Cosine()),
 }
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 
