@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -13,6 +15,26 @@ from credo.methods.base import Method, Tick
 from credo.methods.checks import check_at_least, check_positive
 from credo.model import Model, Target
 from credo.priors import Normal
+
+
+@dataclass(frozen=True)
+class Group:
+    """Leaves that move with one step size.
+
+    Attributes:
+        leaves: what is moved, (M, *shape) each; they require a gradient.
+        memory: the optimiser's, of these leaves.
+        learning_rate: step size.
+    """
+
+    leaves: Params
+    memory: list[Tensor]
+    learning_rate: float
+
+
+def leaves_of(tree: Mapping[str, Tensor]) -> Params:
+    """The same tensors, in the same memory, as something to differentiate by."""
+    return {name: t.detach().requires_grad_() for name, t in tree.items()}
 
 
 @dataclass(frozen=True)
@@ -42,13 +64,19 @@ class DropoutMethod(Method):
     def steps(self, batches: int) -> int:
         return self.epochs * batches
 
-    def ascend(self, leaves: Params, bound: Tensor, state: list[Tensor], target: Target, tick: Tick) -> None:
-        """Move the leaves, in place, up the bound (M,), which is on the scale of the full data."""
+    def ascend(self, groups: Sequence[Group], bound: Tensor, target: Target, tick: Tick) -> None:
+        """Move the leaves of all groups, in place, up the bound (M,), which is on the scale of the full data."""
+        leaves = [t for group in groups for t in group.leaves.values()]
         # divided by the number of data, so that a learning rate means the same for any N
-        gradients = torch.autograd.grad(-bound.sum() / target.size, list(leaves.values()))
-        rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
-        with torch.no_grad():
-            self.optimizer.update({n: t.detach() for n, t in leaves.items()}, list(gradients), state, rate)
+        gradients = iter(torch.autograd.grad(-bound.sum() / target.size, leaves))
+        for group in groups:
+            rate = tick.value(self._pace(group.learning_rate))
+            slopes = list(islice(gradients, len(group.leaves)))
+            with torch.no_grad():
+                self.optimizer.update({n: t.detach() for n, t in group.leaves.items()}, slopes, group.memory, rate)
+
+    def _pace(self, learning_rate: float) -> Callable[[Tick], float]:
+        return lambda now: learning_rate * self.schedule.factor(now.fraction)
 
 
 def with_length_scale(model: Model, length_scale: float | None) -> Model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +13,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Tick
 from credo.methods.checks import check_positive
-from credo.methods.dropout.base import DropoutMethod, with_length_scale
+from credo.methods.dropout.base import DropoutMethod, Group, leaves_of, with_length_scale
 from credo.methods.dropout.placing import placed, sites_of
 from credo.methods.dropout.prior import Keep, expected_log_prior
 from credo.methods.dropout.sharing import PerLayer, PerWeight, Sharing, resolved
@@ -30,12 +30,14 @@ class ConcreteState:
     Attributes:
         variables: weights at their expectation, and buffers.
         logits: log(keep / (1 - keep)) by place, (M, *mask of one example) or (M, 1, ..., 1).
-        optimizer: its memory, of weights and logits.
+        optimizer: its memory of the weights.
+        of_logits: its memory of the logits.
     """
 
     variables: Variables
     logits: Params
     optimizer: list[Tensor]
+    of_logits: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class ConcreteDropout(DropoutMethod):
         temperature: t of the relaxation. Smaller is closer to hard masks and has noisier slopes: Gal's code has 0.1,
             which is the default, Lee's tutorial 0.01.
         initial_rate: of all places before the first step.
+        rate_learning_rate: step size for the logit of the rates; None is ten times `learning_rate`.
         drops: what is dropped where the network has no dropout of its own: `Drops.CHANNELS` or `Drops.UNITS`.
         length_scale: l of the prior N(0, 1 / l^2) of all weights; None for the model's own prior.
 
@@ -76,6 +79,7 @@ class ConcreteDropout(DropoutMethod):
     sharing: Sharing | str = PerLayer()
     temperature: float = 0.1
     initial_rate: float = 0.1
+    rate_learning_rate: float | None = None
     drops: Drops = Drops.CHANNELS
     length_scale: float | None = None
 
@@ -86,8 +90,9 @@ class ConcreteDropout(DropoutMethod):
         check_positive("temperature", self.temperature)
         if not 0.0 < self.initial_rate < 1.0:
             raise ValueError(f"initial_rate must lie between 0 and 1, both excluded, got {self.initial_rate!r}")
-        if self.length_scale is not None:
-            check_positive("length_scale", self.length_scale)
+        for name in ("length_scale", "rate_learning_rate"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
         if isinstance(self.sharing, PerWeight) or self.drops is Drops.WEIGHTS:
             raise ValueError(
                 "concrete dropout learns rates of layers or units, not of weights: use PerLayer() or PerUnit(), and "
@@ -115,7 +120,7 @@ class ConcreteDropout(DropoutMethod):
         like = next(iter(variables.params.values()))
         shapes = {site.name: self._shape(site) for site in target.model.network.sites}
         logits = {name: like.new_full((len(like), *shape), first) for name, shape in shapes.items()}
-        return ConcreteState(variables, logits, self.optimizer.init(_joined(variables.params, logits)))
+        return ConcreteState(variables, logits, self.optimizer.init(variables.params), self.optimizer.init(logits))
 
     def _shape(self, site: Site) -> tuple[int, ...]:
         mask = site.mask_shape(None)
@@ -124,8 +129,8 @@ class ConcreteDropout(DropoutMethod):
 
     def step(self, target: Target, state: ConcreteState, batch: Batch, tick: Tick) -> tuple[ConcreteState, Info]:
         network = target.model.network
-        leaves = {n: t.detach().requires_grad_() for n, t in _joined(state.variables.params, state.logits).items()}
-        params, logits = {n: leaves[n] for n in state.variables.params}, [leaves[_LOGIT + n] for n in state.logits]
+        params, named = leaves_of(state.variables.params), leaves_of(state.logits)
+        logits = list(named.values())
         variables = Variables(params, state.variables.buffers)
         sites = network.trace(variables, batch.x[0] if batch.own else batch.x).sites
         masks = concrete_masks(sites, logits, tick.noise.child("dropout"), batch.examples, self.temperature)
@@ -136,7 +141,9 @@ class ConcreteDropout(DropoutMethod):
             "log_prior": expected_log_prior(target, params, learned_keeps(sites, logits)),
             "entropy": entropy(sites, logits),
         }
-        self.ascend(leaves, torch.stack(list(parts.values())).sum(0), state.optimizer, target, tick)
+        faster = 10.0 * self.learning_rate if self.rate_learning_rate is None else self.rate_learning_rate
+        groups = [Group(params, state.optimizer, self.learning_rate), Group(named, state.of_logits, faster)]
+        self.ascend(groups, torch.stack(list(parts.values())).sum(0), target, tick)
         with torch.no_grad():
             rates = torch.stack([torch.sigmoid(-logit).flatten(1).mean(1) for logit in logits]).mean(0)
         return state, {**{name: part.detach() / target.size for name, part in parts.items()}, "rate": rates}
@@ -147,13 +154,6 @@ class ConcreteDropout(DropoutMethod):
     def posterior(self, target: Target, state: ConcreteState) -> Posterior:
         rates = {name: torch.sigmoid(-logit) for name, logit in state.logits.items()}
         return Dropout(target.model, state.variables, rates)
-
-
-_LOGIT = "dropout/"
-
-
-def _joined(params: Params, logits: Mapping[str, Tensor]) -> Params:
-    return {**params, **{_LOGIT + name: logit for name, logit in logits.items()}}
 
 
 def learned_keeps(sites: Sequence[Site], logits: Sequence[Tensor]) -> dict[str, Keep]:

@@ -11,7 +11,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.methods.base import Info, Tick
 from credo.methods.checks import check_positive, check_rate
-from credo.methods.dropout.base import DropoutMethod, with_length_scale
+from credo.methods.dropout.base import DropoutMethod, Group, leaves_of, with_length_scale
 from credo.methods.dropout.placing import Rate, placed, sites_of
 from credo.methods.dropout.prior import expected_log_prior, fixed_keeps
 from credo.methods.point import PointState
@@ -91,12 +91,13 @@ class MCDropout(DropoutMethod):
         return PointState(variables, self.optimizer.init(variables.params))
 
     def step(self, target: Target, state: PointState, batch: Batch, tick: Tick) -> tuple[PointState, Info]:
-        params = {name: w.detach().requires_grad_() for name, w in state.variables.params.items()}
+        params = leaves_of(state.variables.params)
         variables = Variables(params, state.variables.buffers)
         each = target.training_log_likelihood(variables, batch, tick.noise)
         sites = target.model.network.trace(variables, batch.x[0] if batch.own else batch.x).sites
         log_likelihood, log_prior = target.full(each), expected_log_prior(target, params, fixed_keeps(sites))
-        self.ascend(params, log_likelihood + log_prior, state.optimizer, target, tick)
+        weights = Group(params, state.optimizer, self.learning_rate)
+        self.ascend([weights], log_likelihood + log_prior, target, tick)
         info = {"log_likelihood": log_likelihood.detach(), "log_prior": log_prior.detach()}
         return state, {name: value / target.size for name, value in info.items()}
 
