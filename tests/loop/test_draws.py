@@ -36,7 +36,7 @@ METHODS: dict[str, credo.Method] = {
     "annealed": credo.AnnealedImportanceSampling(particles=30, rungs=8),
     "annealing": credo.SimulatedAnnealing(sweeps=8, moves=2),
 }
-pytestmark = pytest.mark.filterwarnings("ignore:the proposal misses:credo.CredoWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:the weights miss:credo.CredoWarning")
 """Importance sampling of so few draws says so; here only its bits matter."""
 
 

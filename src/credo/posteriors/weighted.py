@@ -88,12 +88,11 @@ class Weighted(Posterior):
         )
         if self.reliable:
             return told
-        k = float(self.k)
         return (
             *told,
-            f"the proposal misses the posterior: {_tail(k)}, so neither predictions nor evidence can be "
-            "relied on; take more draws, propose from a posterior that is closer (one of BayesByBackprop), use "
-            "AnnealedImportanceSampling, or sample with a Markov chain",
+            f"the weights miss the posterior: {_tail(float(self.k))}, so neither predictions nor evidence can be "
+            "relied on; take more draws, propose from a posterior that is closer (one of BayesByBackprop), anneal "
+            "(AnnealedImportanceSampling, or more rungs of it), or sample with a Markov chain",
         )
 
 

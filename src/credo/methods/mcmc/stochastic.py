@@ -52,12 +52,14 @@ class StochasticState:
 
     Attributes:
         variables: weights, and running statistics of batch norm.
-        squares: running average of squared gradients; empty without a preconditioner.
+        squares: running average of squared gradients, from zero on; empty without a preconditioner.
+        learnt: total weight of the gradients in that average, (C,), from 0 to 1.
         velocity: by standard deviations of its own distribution; empty where there is none.
     """
 
     variables: Variables
     squares: Params
+    learnt: Tensor
     velocity: Params
 
 
@@ -103,6 +105,10 @@ class StochasticSampler(Sampler):
                 raise ValueError("with a Cyclical schedule warmup must be None: no draw is kept while a cycle explores")
             if self.warmup >= self.epochs:
                 raise ValueError(f"warmup must be less than epochs ({self.epochs}), got {self.warmup}")
+        if self.preconditioner is not None and self.samples(0.0):
+            raise ValueError(
+                "a preconditioner is learnt before the first draw: it needs a warm-up, or cycles that explore"
+            )
 
     @property
     def members(self) -> int:
@@ -133,9 +139,11 @@ class StochasticSampler(Sampler):
         return model, tuple(notes)
 
     def init(self, target: Target, variables: Variables, noise: Stream) -> StochasticState:
-        # large squares are small steps: a cautious beginning
-        squares = {name: torch.ones_like(w) for name, w in variables.params.items()} if self.preconditioner else {}
-        return StochasticState(variables, squares, self.first_velocity(variables.params, noise.child("velocity")))
+        squares = {name: torch.zeros_like(w) for name, w in variables.params.items()} if self.preconditioner else {}
+        learnt = next(iter(variables.params.values())).new_zeros(variables.members)
+        return StochasticState(
+            variables, squares, learnt, self.first_velocity(variables.params, noise.child("velocity"))
+        )
 
     def first_velocity(self, params: Params, noise: Stream) -> Params:
         """Velocities before the first step; none unless the method has them."""
@@ -177,10 +185,12 @@ class StochasticSampler(Sampler):
         if chosen is None:
             first = next(iter(gradient.values()))
             return dict.fromkeys(gradient, torch.as_tensor(rate, dtype=first.dtype, device=first.device))
-        forgets = tick.value(lambda now: 0.0 if self.samples(now.fraction) else 1.0 - chosen.decay)
+        newest = tick.value(lambda now: 0.0 if self.samples(now.fraction) else 1.0 - chosen.decay)
+        state.learnt.add_(newest * (1.0 - state.learnt))
         for name, squares in state.squares.items():
-            squares.add_(forgets * (gradient[name].square() - squares))
-        return {name: rate / (chosen.floor + squares.sqrt()) for name, squares in state.squares.items()}
+            squares.add_(newest * (gradient[name].square() - squares))
+        weight = {name: state.learnt.view(-1, *[1] * (s.ndim - 1)) for name, s in state.squares.items()}
+        return {name: rate / (chosen.floor + (s / weight[name]).sqrt()) for name, s in state.squares.items()}
 
     def current(self, state: StochasticState) -> Variables:
         return state.variables
