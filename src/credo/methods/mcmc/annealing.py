@@ -16,7 +16,7 @@ from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Method, Tick
 from credo.methods.checks import check_at_least, check_positive, check_rate
 from credo.methods.mcmc.density import refuse_running_statistics
-from credo.methods.mcmc.random_walk import Place, Terrain, walk
+from credo.methods.mcmc.random_walk import Place, Terrain, single, walk
 from credo.model import Batch, Model, Target
 from credo.posteriors import Draws, Posterior
 
@@ -95,7 +95,7 @@ class SimulatedAnnealing(Method):
         terrain = Terrain(target, batch, state.variables)
         place, log_scale = terrain.here(), state.log_scale
         best, record = _better(target, place, ravel(state.best.params), state.best_log_joint)
-        heat = tick.value(lambda now: self.temperature * self.schedule.factor(now.fraction))
+        heat = tick.value(lambda now: single(self.temperature * self.schedule.factor(now.fraction)))
         generator = tick.noise.child("proposal").generator(place.flat.device)
         accepted = torch.zeros_like(log_scale)
         for _ in range(self.moves):

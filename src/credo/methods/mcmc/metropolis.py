@@ -14,7 +14,7 @@ from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Kept, Sampler, Tick
 from credo.methods.checks import check_at_least, check_positive, check_rate
 from credo.methods.mcmc.density import refuse_running_statistics
-from credo.methods.mcmc.random_walk import Place, Terrain, walk
+from credo.methods.mcmc.random_walk import Place, Terrain, single, walk
 from credo.model import Batch, Model, Target
 from credo.posteriors import Chains, Posterior
 
@@ -140,7 +140,7 @@ class Metropolis(Sampler):
 
     def _learning(self, tick: Tick) -> float:
         """How much of the newest state enters what is learnt: nothing once draws are kept."""
-        return float((tick.step + 1) ** -FORGETTING) if tick.step < self.warmup else 0.0
+        return single((tick.step + 1) ** -FORGETTING) if tick.step < self.warmup else 0.0
 
     def current(self, state: MetropolisState) -> Variables:
         return state.variables

@@ -74,6 +74,11 @@ class Terrain:
         return self(ravel(self.variables.params))
 
 
+def single(value: float) -> float:
+    """The nearest number of single precision, in which steps that are recorded on a GPU keep what changes."""
+    return float(torch.tensor(value, dtype=torch.float32))
+
+
 @torch.no_grad()
 def full_log_likelihood(target: Target, variables: Variables, batch: Batch) -> Tensor:
     """sum_n log p(y_n | x_n, w) of each chain, (C,), summed in float64, some examples at a time."""

@@ -181,16 +181,16 @@ class StochasticSampler(Sampler):
         return 0.0 if isinstance(self.schedule, Cyclical) and self.schedule.explores(tick.fraction) else 1.0
 
     def _step_sizes(self, state: StochasticState, gradient: Params, rate: float | Tensor, tick: Tick) -> Params:
-        chosen = self.preconditioner
+        chosen, first = self.preconditioner, next(iter(gradient.values()))
+        step = torch.as_tensor(rate, dtype=first.dtype, device=first.device)
         if chosen is None:
-            first = next(iter(gradient.values()))
-            return dict.fromkeys(gradient, torch.as_tensor(rate, dtype=first.dtype, device=first.device))
+            return dict.fromkeys(gradient, step)
         newest = tick.value(lambda now: 0.0 if self.samples(now.fraction) else 1.0 - chosen.decay)
         state.learnt.add_(newest * (1.0 - state.learnt))
         for name, squares in state.squares.items():
             squares.add_(newest * (gradient[name].square() - squares))
         weight = {name: state.learnt.view(-1, *[1] * (s.ndim - 1)) for name, s in state.squares.items()}
-        return {name: rate / (chosen.floor + (s / weight[name]).sqrt()) for name, s in state.squares.items()}
+        return {name: step / (chosen.floor + (s / weight[name]).sqrt()) for name, s in state.squares.items()}
 
     def current(self, state: StochasticState) -> Variables:
         return state.variables

@@ -15,7 +15,7 @@ from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Method, Tick
 from credo.methods.checks import check_at_least, check_positive
 from credo.methods.mcmc.density import refuse_running_statistics
-from credo.methods.mcmc.random_walk import Terrain
+from credo.methods.mcmc.random_walk import Terrain, single
 from credo.methods.weighted.importance import weighed_draws, weightless
 from credo.methods.weighted.kernels import Hamiltonian, Kernel, Rung
 from credo.methods.weighted.prior import prior_draws
@@ -127,7 +127,7 @@ class AnnealedImportanceSampling(Method):
         return after, info | {"log_likelihood": weightless(place.log_likelihood) / target.size}
 
     def _ladder(self, tick: Tick) -> float:
-        return float(((tick.step + 1) / tick.total) ** self.power)
+        return single(((tick.step + 1) / tick.total) ** self.power)
 
     def current(self, state: AnnealedState) -> Variables:
         return state.variables.take(torch.arange(self.pilots, self.members))
