@@ -35,7 +35,7 @@ class LogUniform(ABC):
 
 @dataclass(frozen=True)
 class Polynomial(LogUniform):
-    """A cubic for alpha up to 1, where it is off by less than 0.01 nats; beyond it is of no use.
+    """A cubic for alpha up to 1, where it is too small by up to 0.041 nats; beyond it is of no use.
 
     Reference: D. P. Kingma, T. Salimans, M. Welling, "Variational dropout and the local reparameterization trick",
         2015, equation 14, https://arxiv.org/abs/1506.02557
