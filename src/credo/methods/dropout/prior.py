@@ -60,12 +60,15 @@ def expected_log_prior(target: Target, params: Params, keeps: Mapping[str, Keep]
 def _normal(weights: Params, precision: Mapping[str, float], keeps: Mapping[str, Keep]) -> Tensor:
     learned = {name: keep for name, keep in keeps.items() if isinstance(keep, Tensor)}
     fixed = {name: w for name, w in weights.items() if name not in learned}
-    total = weighted_squares(list(fixed.values()), [-0.5 * precision[n] / float(keeps.get(n, 1.0)) for n in fixed])
-    for name, keep in learned.items():
-        squares = _squares(weights[name], keep)
-        total = total - 0.5 * precision[name] * (squares / keep).flatten(1).sum(1)
+    parts = [
+        -0.5 * precision[name] * (_squares(weights[name], keep) / keep).flatten(1).sum(1)
+        for name, keep in learned.items()
+    ]
+    if fixed:
+        coefficients = [-0.5 * precision[name] / float(keeps.get(name, 1.0)) for name in fixed]
+        parts.append(weighted_squares(list(fixed.values()), coefficients))
     logs = sum(0.5 * math.log(precision[name] / (2.0 * math.pi)) * w[0].numel() for name, w in weights.items())
-    return total + logs
+    return torch.stack(parts).sum(0) + logs
 
 
 def _squares(weight: Tensor, keep: Tensor) -> Tensor:
