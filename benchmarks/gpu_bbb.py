@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
+from credo.experiments import bbb_fashion as fashion
 from credo.experiments.base import Progress
-from credo.experiments.bbb_fashion import rows as fashion
 from credo.experiments.bbb_mnist import rows as mnist
 from credo.experiments.classifiers import Row, images, trained
 
