@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from credo.decide.compression import THRESHOLD
 from credo.experiments.base import Figure
 from credo.experiments.sparse_lenet.measure import EDGES, Result
 from credo.reports.style import BLACK, COLOURS, GREY, drawing
+
+TICKS = [digit * 10**power for power in range(4) for digit in (1, 2, 5)]
+"""Of compression."""
 
 
 def draw_all(folder: Path, results: Sequence[Result]) -> tuple[Figure, ...]:
@@ -19,18 +23,17 @@ def draw_all(folder: Path, results: Sequence[Result]) -> tuple[Figure, ...]:
 
 def noise(folder: Path, results: Sequence[Result]) -> Figure:
     """How the log alphas of every layer are spread."""
-    centres = (EDGES[:-1] + EDGES[1:]) / 2
     with drawing(folder / "noise.png", 9.0, 3.8) as figure:
         for axes, result in zip(figure.subplots(1, len(results), squeeze=False)[0], results, strict=True):
             for (name, counts), colour in zip(result.counts.items(), COLOURS, strict=False):
-                heights = [100.0 * n / sum(counts) for n in counts]
-                axes.step(centres[1:-1], heights[1:-1], where="mid", color=colour, label=name.removesuffix(".weight"))
+                above = [100.0 * (1.0 - below / sum(counts)) for below in accumulate(counts)]
+                axes.plot(EDGES[1:-1], above[:-1], color=colour, label=name.removesuffix(".weight"))
             axes.axvline(THRESHOLD, color=BLACK, linestyle="--", linewidth=1.0)
-            axes.set(xlabel="log alpha", ylabel="weights of the layer (%, log scale)", yscale="log", title=result.name)
+            axes.set(xlabel="log alpha", ylabel="weights with more noise (%)", ylim=(0, 102), title=result.name)
             axes.legend(title="layer")
     caption = (
-        "Noise of the weights after training. Right of the dashed line, log alpha = 3, they are removed. Bins at the "
-        "ends of the axis, which hold all that lies beyond, are left out."
+        "The part of each layer's weights whose log alpha is above the one on the axis. Those above 3, the dashed "
+        "line, are removed."
     )
     return Figure("noise.png", caption)
 
@@ -45,8 +48,13 @@ def thresholds(folder: Path, results: Sequence[Result]) -> Figure:
             for place, (threshold, error, ratio) in enumerate(result.by_threshold):
                 if place % 2 == 0:
                     axes.annotate(f"{threshold:g}", (ratio, error), (0, 7), textcoords="offset points", color=GREY)
-        axes.set(xlabel="compression, times fewer weights (log scale)", ylabel="test error (%, log scale)")
-        axes.set(xscale="log", yscale="log")
+        axes.set_xscale("log")
+        axes.set(xlabel="compression, times fewer weights (log scale)", ylabel="test error (%)")
+        axes.set_ylim(0.0, 1.1 * max(error for result in results for _, error, _ in result.by_threshold))
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in TICKS if low <= tick <= high]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xticks([], minor=True)
         figure.legend(loc="outside upper center", ncols=2)
     caption = (
         "Test error at the means of the pruned network. The small numbers are thresholds of log alpha; 3 was used."
