@@ -15,6 +15,7 @@ from credo.loop.checkpoints import Checkpoint
 from credo.methods import (
     HMC,
     MAP,
+    MCLMC,
     NUTS,
     SGHMC,
     SGLD,
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 __all__ = [
     "HMC",
     "MAP",
+    "MCLMC",
     "NUTS",
     "SGD",
     "SGHMC",

@@ -9,6 +9,7 @@ from credo.methods.mcmc.annealing import SimulatedAnnealing
 from credo.methods.mcmc.hmc import HMC
 from credo.methods.mcmc.langevin import SGLD
 from credo.methods.mcmc.metropolis import Metropolis
+from credo.methods.mcmc.microcanonical import MCLMC
 from credo.methods.mcmc.nuts import NUTS
 from credo.methods.mcmc.stochastic import RMSPreconditioner
 from credo.methods.mcmc.stochastic_hmc import SGHMC
@@ -22,6 +23,7 @@ from credo.methods.weighted.kernels import Hamiltonian, RandomWalk
 __all__ = [
     "HMC",
     "MAP",
+    "MCLMC",
     "NUTS",
     "SGHMC",
     "SGLD",

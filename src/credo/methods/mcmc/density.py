@@ -10,6 +10,7 @@ from torch import Tensor
 
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, ravel, unravel
 from credo.methods.mcmc.dense import DenseSlopes, dense_slopes
+from credo.methods.mcmc.leapfrog import WithGradient
 from credo.methods.mcmc.slopes import PriorSlopes, output_slopes, own_prior_slopes, prior_slopes
 from credo.model import OWN, Batch, Model, Target, likelihood_params
 from credo.nets.dense import dense_stack
@@ -59,6 +60,15 @@ class Density:
             value = self(leaf)
             (gradient,) = torch.autograd.grad(value.sum(), leaf)
         return value.detach(), gradient
+
+    def of(self, chains: Tensor) -> WithGradient:
+        """`with_gradient` for positions of these chains alone: what belongs to single chains is taken along."""
+        if self._dense is not None:
+            return self.with_gradient
+        batch = self.batch
+        if batch.own:
+            batch = Batch(batch.x[chains], batch.y[chains], own=True)
+        return Density(self.target, batch, self.variables.take(chains)).with_gradient
 
     @cached_property
     def _dense(self) -> DenseSlopes | None:

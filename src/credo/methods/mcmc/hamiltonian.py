@@ -126,7 +126,7 @@ class HamiltonianSampler(Sampler):
 
     @abstractmethod
     def move(
-        self, density: WithGradient, place: Place, state: HamiltonianState, generator: torch.Generator, iteration: int
+        self, density: Density, place: Place, state: HamiltonianState, generator: torch.Generator, iteration: int
     ) -> tuple[Moved, Any]:
         """One iteration of all chains, and the sampler's own `extra` after it."""
 
@@ -154,7 +154,7 @@ class HamiltonianSampler(Sampler):
             trial = _trial(density.with_gradient, place, tick.noise.child("trial"))
             state = replace(state, adaptation=state.adaptation.begun(tick.step, windows, trial, wished))
             generator = tick.noise.generator(position.device)
-            moved, extra = self.move(density.with_gradient, place, state, generator, tick.step)
+            moved, extra = self.move(density, place, state, generator, tick.step)
             adaptation = state.adaptation
             if tick.step < self.warmup:
                 adaptation = adaptation.updated(tick.step, windows, moved.place.position, moved.acceptance, wished)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from credo.methods.checks import check_positive
 from credo.methods.mcmc.chees import LengthSearch, chees_slope, van_der_corput
+from credo.methods.mcmc.density import Density
 from credo.methods.mcmc.hamiltonian import HamiltonianSampler, HamiltonianState, Moved, acceptance_of
 from credo.methods.mcmc.leapfrog import Place, WithGradient, leapfrog
 from credo.methods.mcmc.metric import Metric
@@ -88,7 +89,7 @@ class HMC(HamiltonianSampler):
         return LengthSearch.around(self.length or 0.5 * math.pi)
 
     def move(
-        self, density: WithGradient, place: Place, state: HamiltonianState, generator: torch.Generator, iteration: int
+        self, density: Density, place: Place, state: HamiltonianState, generator: torch.Generator, iteration: int
     ) -> tuple[Moved, LengthSearch]:
         position, metric, step = place.position, state.adaptation.metric, state.adaptation.search.step
         search: LengthSearch = state.extra
@@ -96,7 +97,7 @@ class HMC(HamiltonianSampler):
         count = min(max(1, round(wanted / step)), MOST_STEPS)
         momentum = torch.randn(position.shape, generator=generator, dtype=position.dtype, device=position.device)
         uniform = torch.rand(len(position), generator=generator, dtype=position.dtype, device=position.device)
-        proposal = trajectory(density, place, momentum, step, metric, count)
+        proposal = trajectory(density.with_gradient, place, momentum, step, metric, count)
         if self.length is None and iteration < self.warmup:
             search = self._searched(search, place, proposal, state, count * step, iteration)
         return decided(place, momentum, proposal, uniform, count), search

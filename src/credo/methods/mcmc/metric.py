@@ -26,6 +26,10 @@ class Metric(ABC):
         """q + step L r, (C, P)."""
 
     @abstractmethod
+    def force(self, gradient: Tensor) -> Tensor:
+        """L^T g, (C, P): the gradient with respect to white positions."""
+
+    @abstractmethod
     def whiten(self, offset: Tensor) -> Tensor:
         """L^-1 q, (C, P): differences of positions in units of the posterior's spread."""
 
@@ -46,6 +50,9 @@ class DiagonalMetric(Metric):
     def drift(self, position: Tensor, momentum: Tensor, step: float) -> Tensor:
         return torch.addcmul(position, momentum, self.scale, value=step)
 
+    def force(self, gradient: Tensor) -> Tensor:
+        return gradient * self.scale
+
     def whiten(self, offset: Tensor) -> Tensor:
         return offset / self.scale
 
@@ -65,6 +72,9 @@ class DenseMetric(Metric):
 
     def drift(self, position: Tensor, momentum: Tensor, step: float) -> Tensor:
         return torch.addmm(position, momentum, self.factor.T, alpha=step)
+
+    def force(self, gradient: Tensor) -> Tensor:
+        return gradient @ self.factor
 
     def whiten(self, offset: Tensor) -> Tensor:
         return torch.linalg.solve_triangular(self.factor, offset.T, upper=False).T

@@ -63,6 +63,7 @@ class Moments:
             covariance.diagonal().add_(ridge)
             factor, failed = torch.linalg.cholesky_ex(covariance)
             if not bool(failed):
-                return DenseMetric(factor)
+                # LAPACK lays it out by columns and a checkpoint by rows: products would round differently
+                return DenseMetric(factor.contiguous())
             return DenseMetric(torch.diag(covariance.diagonal().sqrt()))
         return DiagonalMetric((covariance + ridge).sqrt())

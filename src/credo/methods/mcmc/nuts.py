@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from credo.methods.base import Kept
 from credo.methods.checks import check_at_least
+from credo.methods.mcmc.density import Density
 from credo.methods.mcmc.hamiltonian import HamiltonianSampler, HamiltonianState, Moved
 from credo.methods.mcmc.leapfrog import Place, WithGradient
 from credo.methods.mcmc.metric import Metric
@@ -26,6 +28,7 @@ def no_u_turn(
     metric: Metric,
     max_depth: int,
     generator: torch.Generator,
+    of: Callable[[Tensor], WithGradient] | None = None,
 ) -> Tree:
     """One transition of all chains: trajectories that double until they turn back on themselves.
 
@@ -37,6 +40,7 @@ def no_u_turn(
         metric: of the momenta.
         max_depth: doublings at most.
         generator: of directions and choices.
+        of: gives the density of some chains by their numbers, where it differs between chains.
 
     Returns:
         The trees, whose `draw` is the next state of each chain.
@@ -51,8 +55,9 @@ def no_u_turn(
         if len(lanes) == 0:
             break
         if len(lanes) < chains and depth >= WORTH_LEAVING:
+            theirs = density if of is None else of(lanes)
             part = _doubled(
-                density, tree.take(lanes), origin[lanes], step, metric, depth, forward[lanes], uniform[:, lanes]
+                theirs, tree.take(lanes), origin[lanes], step, metric, depth, forward[lanes], uniform[:, lanes]
             )
             tree = tree.put(lanes, part)
         else:
@@ -108,11 +113,11 @@ class NUTS(HamiltonianSampler):
         check_at_least("max_depth", self.max_depth, 1)
 
     def move(
-        self, density: WithGradient, place: Place, state: HamiltonianState, generator: torch.Generator, iteration: int
+        self, density: Density, place: Place, state: HamiltonianState, generator: torch.Generator, iteration: int
     ) -> tuple[Moved, tuple[()]]:
         position, metric, step = place.position, state.adaptation.metric, state.adaptation.search.step
         momentum = torch.randn(position.shape, generator=generator, dtype=position.dtype, device=position.device)
-        tree = no_u_turn(density, place, momentum, step, metric, self.max_depth, generator)
+        tree = no_u_turn(density.with_gradient, place, momentum, step, metric, self.max_depth, generator, density.of)
         acceptance = tree.acceptance / tree.leaves.clamp_min(1.0)
         return Moved(tree.draw, acceptance, tree.diverging, tree.energy, tree.leaves, tree.depth), ()
 

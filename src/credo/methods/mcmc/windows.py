@@ -51,3 +51,16 @@ def stan_windows(warmup: int) -> Windows:
         ends.append(end - 1)
         start, size = end, 2 * size
     return Windows(warmup, first, tuple(ends))
+
+
+def early_windows(warmup: int) -> Windows:
+    """Windows that double from a twentieth of warm-up on, for samplers to which a first rough metric saves much work.
+
+    Example:
+        >>> early_windows(200)
+        Windows(warmup=200, begin=10, ends=(19, 39, 79, 179))
+    """
+    marks = [warmup // 20, warmup // 10, warmup // 5, 2 * warmup // 5, 9 * warmup // 10]
+    if marks[0] == 0:
+        return Windows(warmup, warmup, ())
+    return Windows(warmup, marks[0], tuple(mark - 1 for mark in marks[1:]))

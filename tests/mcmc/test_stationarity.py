@@ -1,0 +1,131 @@
+"""Transitions from exact draws leave the law as it is; wrong ones do not.
+
+Chains are lanes, so thousands of them cost little: each starts at an exact draw, makes ten transitions, and must still
+be one. A p-value below 1e-4 rejects: with four right samplers here, the seeds being fixed, the chance that they were
+unlucky was 4e-4. Every wrong twin must be rejected at the same level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from credo.methods.mcmc import hmc, nuts, tree
+from credo.methods.mcmc.leapfrog import Place, leapfrog
+from credo.methods.mcmc.metric import DenseMetric, DiagonalMetric, Metric
+
+LANES, TRANSITIONS, LEVEL = 6_000, 10, 1e-4
+PLAIN = DiagonalMetric(torch.tensor([0.8, 1.1]).double())
+DENSE = DenseMetric(torch.tensor([[0.8, 0.0], [1.0, 0.5]]).double())
+
+
+def noise(generator: torch.Generator) -> Tensor:
+    return torch.randn(LANES, 2, generator=generator, dtype=torch.float64)
+
+
+def by_hmc(law: Callable, place: Place, metric: Metric, generator: torch.Generator) -> Place:
+    momentum, uniform = noise(generator), torch.rand(LANES, generator=generator, dtype=torch.float64)
+    proposal = hmc.trajectory(law, place, momentum, 0.5, metric, 3)
+    return hmc.decided(place, momentum, proposal, uniform, 3).place
+
+
+def by_nuts(law: Callable, place: Place, metric: Metric, generator: torch.Generator) -> Place:
+    return nuts.no_u_turn(law, place, noise(generator), 0.35, metric, 6, generator).draw
+
+
+def p_value(transition: Callable, law: Callable, metric: Metric, seed: int = 0) -> float:
+    place, generator = law.place(LANES, seed), torch.Generator().manual_seed(seed + 1)
+    for _ in range(TRANSITIONS):
+        place = transition(law, place, metric, generator)
+    return law.p_value(place.position)
+
+
+@pytest.mark.parametrize("metric", [PLAIN, DENSE], ids=["diagonal", "dense"])
+@pytest.mark.parametrize("transition", [by_hmc, by_nuts])
+def test_the_law_stays(transition: Callable, metric: Metric, law: Callable) -> None:
+    assert p_value(transition, law, metric) > LEVEL
+
+
+def test_without_a_test_of_acceptance_it_does_not(law: Callable) -> None:
+    def always(law: Callable, place: Place, metric: Metric, generator: torch.Generator) -> Place:
+        return leapfrog(law, place, noise(generator), 0.3, metric, 3)[0]
+
+    assert p_value(always, law, PLAIN) < LEVEL
+
+
+def wrong_sign(density, place, momentum, step, metric, count=1):
+    """The last half step of momentum goes the wrong way."""
+    end, after = leapfrog(density, place, momentum, step, metric, count)
+    return end, metric.kick(after, end.gradient, -step)
+
+
+def half_step_missing(density, place, momentum, step, metric, count=1):
+    """Momentum and position take whole steps in turn."""
+    for _ in range(count):
+        momentum = metric.kick(momentum, place.gradient, step)
+        place = Place.at(metric.drift(place.position, momentum, step), density)
+    return place, momentum
+
+
+@pytest.mark.parametrize("wrong", [wrong_sign, half_step_missing])
+@pytest.mark.parametrize("transition", [by_hmc, by_nuts])
+def test_a_wrong_integrator_shows(
+    transition: Callable, wrong: Callable, law: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hmc, "leapfrog", wrong)
+    monkeypatch.setattr(tree, "leapfrog", wrong)
+    assert p_value(transition, law, PLAIN) < LEVEL
+
+
+def test_a_turn_judged_from_a_fixed_end_shows(law: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether to stop may depend on the trajectory, not on which of its states was the first."""
+    right = tree.joined
+    monkeypatch.setattr(nuts, "WORTH_LEAVING", 99)  # all lanes stay, so that they can be compared with their start
+    monkeypatch.setattr(tree, "turning", lambda first, last, total: torch.zeros(total.shape[:-1], dtype=torch.bool))
+
+    def from_the_start(law: Callable, place: Place, metric: Metric, generator: torch.Generator) -> Place:
+        def joined(old, new, forward, sign, uniform):
+            way = metric.whiten(new.last.place.position - place.position)
+            ahead = tree.dot(way, new.last.momentum) > 0
+            return replace(right(old, new, forward, sign, uniform), growing=old.growing & new.whole & ahead)
+
+        monkeypatch.setattr(nuts, "joined", joined)
+        return by_nuts(law, place, metric, generator)
+
+    assert p_value(from_the_start, law, PLAIN) < LEVEL
+
+
+def test_keeping_a_subtree_that_turned_shows(law: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = tree.joined
+
+    def kept(old, new, forward, sign, uniform):
+        return right(old, replace(new, whole=torch.ones_like(new.whole)), forward, sign, uniform)
+
+    monkeypatch.setattr(nuts, "joined", kept)
+    assert p_value(by_nuts, law, PLAIN) < LEVEL
+
+
+def test_halves_chosen_without_their_weights_show(law: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """States must be drawn in proportion to exp(-H): a tree that takes its newest half whatever it weighs is biased."""
+    right = tree.joined
+
+    def newest(old, new, forward, sign, uniform):
+        return right(old, new, forward, sign, torch.zeros_like(uniform))
+
+    monkeypatch.setattr(nuts, "joined", newest)
+    assert p_value(by_nuts, law, PLAIN) < LEVEL
+
+
+def test_leaves_chosen_with_equal_chances_show(law: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = tree.grow_subtree
+
+    def evenly(density, edge, origin, step, metric, depth, uniform):
+        last_of_all = torch.linspace(0.0, 1.0, len(uniform)).round().double()
+        return right(density, edge, origin, step, metric, depth, (1.0 - last_of_all).unsqueeze(1).expand_as(uniform))
+
+    monkeypatch.setattr(nuts, "grow_subtree", evenly)
+    assert p_value(by_nuts, law, PLAIN) < LEVEL
