@@ -90,7 +90,7 @@ class Noise(ABC):
         """What is believed at these levels."""
 
 
-class WeightNoise(Noise):
+class WeightNoise(Noise, ABC):
     """Noise of its own on every weight; the spread is its variance, and layers draw their outputs."""
 
     perturbation = LocalReparameterization()
