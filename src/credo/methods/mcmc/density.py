@@ -61,6 +61,11 @@ class Density:
             (gradient,) = torch.autograd.grad(value.sum(), leaf)
         return value.detach(), gradient
 
+    def log_likelihood(self, flat: Tensor, log_density: Tensor) -> Tensor:
+        """The mean log likelihood of an example, (C,), for people to read: what is left without the prior."""
+        log_prior = self.target.log_prior(unravel(flat, self.layout))
+        return (log_density * self.target.temperature - log_prior) / self.target.size
+
     def of(self, chains: Tensor) -> WithGradient:
         """`with_gradient` for positions of these chains alone: what belongs to single chains is taken along."""
         if self._dense is not None:

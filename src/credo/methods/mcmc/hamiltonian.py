@@ -142,11 +142,8 @@ class HamiltonianSampler(Sampler):
 
     def step(self, target: Target, state: HamiltonianState, batch: Batch, tick: Tick) -> tuple[HamiltonianState, Info]:
         density = Density(target, batch, state.variables)
-        position, windows, wished = (
-            density.flat(state.variables.params),
-            stan_windows(self.warmup),
-            self.target_acceptance,
-        )
+        position, wished = density.flat(state.variables.params), self.target_acceptance
+        windows = stan_windows(self.warmup)
         with torch.no_grad():
             place = Place(position, state.log_joint, state.gradient)
             if tick.step == 0:
@@ -156,12 +153,13 @@ class HamiltonianSampler(Sampler):
             generator = tick.noise.generator(position.device)
             moved, extra = self.move(density, place, state, generator, tick.step)
             adaptation = state.adaptation
+            after = moved.place
             if tick.step < self.warmup:
-                adaptation = adaptation.updated(tick.step, windows, moved.place.position, moved.acceptance, wished)
-        after = moved.place
+                adaptation = adaptation.updated(tick.step, windows, after.position, moved.acceptance, wished)
+            log_likelihood = density.log_likelihood(after.position, after.log_density)
         variables = density.named(after.position)
         following = HamiltonianState(variables, after.log_density, after.gradient, adaptation, extra)
-        return following, moved.info(state.adaptation.search.step)
+        return following, {**moved.info(state.adaptation.search.step), "log_likelihood": log_likelihood}
 
     def current(self, state: HamiltonianState) -> Variables:
         return state.variables

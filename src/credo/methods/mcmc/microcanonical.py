@@ -218,11 +218,12 @@ class MCLMC(Sampler):
                 self.energy_variance if warming else None,
             )
             metric, moments, search = self._learnt(state, walked, tick.step) if warming else _kept(state)
-        after = walked.place
+            after = walked.place
+            log_likelihood = density.log_likelihood(after.position, after.log_density)
         following = MicrocanonicalState(
             density.named(after.position), after.log_density, after.gradient, walked.direction, search, metric, moments
         )
-        return following, _info(walked, count, state.search.step)
+        return following, {**_info(walked, count, state.search.step), "log_likelihood": log_likelihood}
 
     def _learnt(self, state: MicrocanonicalState, walked: Walk, iteration: int) -> tuple[Metric, Moments, EnergySearch]:
         windows, moments = early_windows(self.warmup), state.moments
