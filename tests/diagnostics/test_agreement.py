@@ -174,6 +174,13 @@ def test_a_prediction_agrees_with_itself() -> None:
     )
 
 
+def test_some_of_the_inputs() -> None:
+    p, q = (predictive(Gaussian(), torch.tensor([[[0.0], [at], [5.0]]]), {}, torch.zeros(1)) for at in (0.0, 2.0))
+    found = agreement(p, q)
+    assert found.at(torch.tensor([False, True, False])).averages()["wasserstein"] == pytest.approx(2.0, abs=1e-4)
+    assert found.at(torch.tensor([0, 2])).averages()["wasserstein"] == pytest.approx(0.0, abs=1e-9)
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     classes: Tensor = torch.zeros(1, 1, 1)
     with pytest.raises(ValueError, match="predict the same inputs"):

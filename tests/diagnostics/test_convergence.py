@@ -135,9 +135,13 @@ def test_an_input_where_all_functions_agree_is_not_judged() -> None:
 def test_divergences_and_slow_energy_are_told() -> None:
     diverging = torch.zeros(500, 4)
     diverging[3, 1] = 1.0
+    rare = convergence(slope(normal(500, 4), {"diverging": diverging}), X)
+    assert rare.converged
+    assert rare.divergences == 1
+    diverging[7:9] = 1.0
     found = convergence(slope(normal(500, 4), {"diverging": diverging}), X)
     assert not found.converged
-    assert "1 trajectories diverged" in found.verdict
+    assert "9 trajectories diverged" in found.verdict
     energies = {"energy": autoregressive(500, 4, 0.99)}
     slow = convergence(slope(normal(500, 4), energies), X)
     assert max(slow.bfmi) < 0.3

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -39,6 +40,10 @@ class Agreement(ABC):
     @abstractmethod
     def averages(self) -> Mapping[str, float]:
         """Every measure by its name, averaged over the inputs."""
+
+    def at(self, rows: Tensor) -> Self:
+        """The agreement at some of the inputs, given by a mask (B,) or their numbers."""
+        return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,8 @@ from credo.posteriors import Chains, Posterior
 
 R_HAT = 1.01
 """Chains agree where R-hat is below (Vehtari et al. 2021)."""
-APART = 1.1
-"""From here on chains are so far apart that their effective draws say nothing about how many more are needed."""
+APART = 1.05
+"""From here on chains are so far apart that effective draws say nothing; below, too few draws alone can cause it."""
 DRAWS_PER_CHAIN, COUNTED_CHAINS = 100, 4
 """Effective draws that each chain should bring, in the bulk and in the tails, and how many chains are asked for them:
 400 of four chains are enough (Vehtari et al. 2021), and they are enough of four hundred chains too."""
@@ -29,6 +29,8 @@ FEW = 4
 """Draws of a chain below which nothing can be told."""
 BFMI = 0.3
 """Below, the energy of a chain changes too little from draw to draw for the range that it has (Betancourt 2016)."""
+RARE = 1e-3
+"""Share of diverging trajectories up to which they are accidents, as the kinks of ReLU units cause them."""
 ENTRIES = 2**22
 """Function values that are held in memory at once, whatever the number of draws and inputs."""
 LOOKED_AT = 16
@@ -133,16 +135,16 @@ class Convergence:
         advice = []
         if self.still:
             advice.append(f"{_named(self.still)} did not move: start again with another seed or a smaller step size")
-        if self.worst_r_hat >= R_HAT:
+        if self.more_draws and self.worst_r_hat < APART:
+            advice.append(f"about {self.more_draws} more draws per chain are needed")
+        elif self.worst_r_hat >= R_HAT:
             advice.append(
                 "the chains disagree: a longer warm-up helps if they are on their way to one place, and nothing does "
                 "if they sit in separate modes"
             )
-        if self.more_draws and self.worst_r_hat < APART:
-            advice.append(f"about {self.more_draws} more draws per chain are needed")
-        if self.divergences:
+        if self.divergences > RARE * self.chains * self.length:
             advice.append(
-                f"{self.divergences} trajectories diverged: raise target_acceptance, or weaken the prior's tails"
+                f"{self.divergences} trajectories diverged: raise target_acceptance or warmup, or take a narrower prior"
             )
         if any(value < BFMI for value in self.bfmi):
             advice.append(
