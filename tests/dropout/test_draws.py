@@ -154,3 +154,7 @@ def test_learned_rates_travel_with_the_posterior(tmp_path) -> None:
     assert torch.equal(loaded.predict(X, draws=5).draws, posterior.predict(X, draws=5).draws)
     assert "rate" in posterior.history[-1]
     assert any("rates are learned" in note for note in posterior.notes)
+    assert any("learned dropout rates: 0." in note for note in posterior.notes)
+    gone = Dropout(posterior.model, posterior.variables, {name: 0 * rate for name, rate in posterior.rates.items()})
+    assert "fell to nothing" in gone.notes[-1]
+    assert "fell to nothing" not in posterior.notes[-1]

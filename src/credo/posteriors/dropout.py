@@ -16,6 +16,8 @@ from credo.posteriors.functions import Functions
 
 DRAWS = 100
 """Functions drawn when the caller does not say how many."""
+COLLAPSED = 1e-3
+"""The largest learned rate below which nothing is dropped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,23 @@ class Dropout(Posterior):
 
     def point(self) -> Variables:
         return self.variables
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What credo chose for you and what it noticed, in sentences, with a verdict on learned rates."""
+        return (*self.record.notes, *self._verdict())
+
+    def _verdict(self) -> tuple[str, ...]:
+        if not self.rates:
+            return ()
+        means = {name: float(rate.mean()) for name, rate in self.rates.items()}
+        told = "learned dropout rates: " + ", ".join(f"{mean:.2g} at {name}" for name, mean in means.items())
+        if max(float(rate.max()) for rate in self.rates.values()) < COLLAPSED:
+            told += (
+                ". They fell to nothing, so the draws are one function: each unit matters too much to be dropped. Use "
+                "a wider network, or a method that doubts single weights"
+            )
+        return (told,)
 
     def naive(self) -> Draws:
         """The plain network with its weights at their expectation: one forward pass, and no epistemic part.

@@ -13,9 +13,11 @@ from credo.experiments.base import Cell, Experiment, Outcome, Progress, Size, Ta
 from credo.experiments.sine.measures import Measures, coverage, measure, spread_of, variation
 from credo.experiments.sine.methods import (
     BAYES_BY_BACKPROP,
+    CONCRETE_DROPOUT,
     DEEP_ENSEMBLE,
     MAXIMUM_LIKELIHOOD,
     MC_DROPOUT,
+    VARIATIONAL_DROPOUT,
     Entry,
     entries,
 )
@@ -136,11 +138,15 @@ def _runs(table: tuple[Entry, ...], again: dict[str, list[Measures]]) -> Table:
 def _claims(fitted: dict[str, Fitted], again: dict[str, list[Measures]]) -> dict[str, float]:
     likelihood, ensemble = fitted[MAXIMUM_LIKELIHOOD].measures, fitted[DEEP_ENSEMBLE].measures
     dropout, variational = again[MC_DROPOUT], again[BAYES_BY_BACKPROP]
+    concrete, noisy = fitted[CONCRETE_DROPOUT].measures, fitted[VARIATIONAL_DROPOUT].measures
     return {
         "mean-likelihood": likelihood.rmse,
         "mean-ensemble": ensemble.rmse,
         "mean-dropout": median(m.rmse for m in dropout),
         "mean-variational": median(m.rmse for m in variational),
+        "mean-concrete": concrete.rmse,
+        "mean-noisy": noisy.rmse,
+        "inside-concrete": concrete.inside,
         "inside-ensemble": ensemble.inside,
         "inside-dropout": median(m.inside for m in dropout),
         "inside-variational": median(m.inside for m in variational),

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from credo.experiments.base import Size
 from credo.experiments.sine.problem import MIXTURE, NOISE, keras_net, plain_net, variational_net
 from credo.likelihoods import Gaussian
-from credo.methods import BayesByBackprop, Ensemble, MaximumLikelihood, MCDropout, Method
+from credo.methods import (
+    BayesByBackprop,
+    ConcreteDropout,
+    Ensemble,
+    MaximumLikelihood,
+    MCDropout,
+    Method,
+    VariationalDropout,
+)
 from credo.model import Model
 from credo.nets import Net
 from credo.priors import Normal, Prior
-from credo.reports.style import BLUE, GREEN, PURPLE, RED
+from credo.reports.style import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 
 FLAT = Normal(scale=1e6)
 """So wide that it does nothing: the assignment has no weight decay.
@@ -26,6 +35,8 @@ MAXIMUM_LIKELIHOOD = "maximum-likelihood"
 DEEP_ENSEMBLE = "deep-ensemble"
 MC_DROPOUT = "mc-dropout"
 BAYES_BY_BACKPROP = "bayes-by-backprop"
+CONCRETE_DROPOUT = "concrete-dropout"
+VARIATIONAL_DROPOUT = "variational-dropout"
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,7 @@ def entries(size: Size) -> tuple[Entry, ...]:
     variational = BayesByBackprop(epochs=1500, learning_rate=0.08, batch_size=None, initial_scale=math.log(2.0))
     likelihood = MaximumLikelihood(epochs=1500 if full else 600, learning_rate=0.01, batch_size=None)
     ensemble = Ensemble(likelihood, members=20 if full else 10)
+    short: dict[str, Any] = {"epochs": 1500 if full else 800, "learning_rate": 0.02, "batch_size": None}
     return (
         Entry(
             MAXIMUM_LIKELIHOOD,
@@ -113,5 +125,26 @@ def entries(size: Size) -> tuple[Entry, ...]:
             MIXTURE,
             draws,
             "one run; doubt of the size of the noise among the data, and a smooth cone outside.",
+        ),
+        Entry(
+            CONCRETE_DROPOUT,
+            "Concrete dropout",
+            ORANGE,
+            ConcreteDropout(**short),
+            keras_net,
+            Normal(3.0, fan_in=True),
+            draws,
+            "one run; the learned rates fall to nothing, since each of 20 units matters too much to be dropped.",
+            remark="The learned rates are nearly zero:\nthe draws are one function.",
+        ),
+        Entry(
+            VARIATIONAL_DROPOUT,
+            "Variational dropout",
+            SKY,
+            VariationalDropout(**short),
+            keras_net,
+            FLAT,
+            draws,
+            "one run; noise in proportion to each weight, its size learned.",
         ),
     )

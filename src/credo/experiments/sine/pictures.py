@@ -69,8 +69,9 @@ def _page(folder: Path, problem: Problem, pictures: Sequence[Picture]) -> Figure
         figure.legend(*fullest.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     caption = (
         "Where there are data (grey) the methods follow the sine, more or less closely. What differs is outside: the "
-        "dark band is a method's own doubt about the function. Maximum likelihood has none; the ensemble's and Bayes "
-        "by Backprop's grows with the distance from the data; MC dropout's depends on the run."
+        "dark band is a method's own doubt about the function. Maximum likelihood has none, and concrete dropout next "
+        "to none; the ensemble's, Bayes by Backprop's and variational dropout's grows with the distance from the data; "
+        "MC dropout's depends on the run."
     )
     return Figure("sine.png", caption)
 
