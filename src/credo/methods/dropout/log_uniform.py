@@ -47,11 +47,12 @@ class Polynomial(LogUniform):
 
     def kl(self, log_alpha: Tensor) -> Tensor:
         alpha = log_alpha.exp()
-        return OFFSET - 0.5 * log_alpha - alpha * (self.c1 + alpha * (self.c2 + alpha * self.c3))
+        inner = alpha.mul(self.c3).add_(self.c2).mul_(alpha).add_(self.c1)
+        return inner.mul_(alpha).add_(log_alpha, alpha=0.5).neg_().add_(OFFSET)
 
     def slope(self, log_alpha: Tensor) -> Tensor:
         alpha = log_alpha.exp()
-        inner = torch.add(2.0 * self.c2, alpha, alpha=3.0 * self.c3).mul_(alpha).add_(self.c1)
+        inner = alpha.mul(3.0 * self.c3).add_(2.0 * self.c2).mul_(alpha).add_(self.c1)
         return inner.mul_(alpha).neg_().sub_(0.5)
 
 
@@ -79,6 +80,6 @@ class Sigmoid(LogUniform):
         """1 - sigmoid(k2 + k3 log alpha), without the loss of digits where alpha is large."""
         return torch.sigmoid_(log_alpha.mul(-self.k3).sub_(self.k2))
 
-    def bell(self, rest: Tensor) -> Tensor:
+    def bell(self, rest: Tensor, out: Tensor | None = None) -> Tensor:
         """The slope of k1 rest by log alpha."""
-        return torch.addcmul(rest, rest, rest, value=-1.0).mul_(-self.k1 * self.k3)
+        return torch.addcmul(rest, rest, rest, value=-1.0, out=out).mul_(-self.k1 * self.k3)

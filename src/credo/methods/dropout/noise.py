@@ -79,7 +79,7 @@ class Noise(ABC):
 
     @abstractmethod
     def chain(self, weight: Tensor, level: Tensor, spread: Tensor, slope: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Slopes by the weights (None for 0) and by the level, from the slope by the spread."""
+        """Slopes by the weights (None for 0) and by the level, from the slope by the spread, which is used up."""
 
     @abstractmethod
     def confine(self, level: Tensor) -> None:
@@ -132,7 +132,7 @@ class Multiplicative(WeightNoise):
 
     def chain(self, weight: Tensor, level: Tensor, spread: Tensor, slope: Tensor) -> tuple[Tensor | None, Tensor]:
         by_level = (spread * slope).sum_to_size(level.shape)
-        return weight.mul(slope).mul_(2.0 * level.exp()), by_level
+        return slope.mul_(weight).mul_(level.exp().mul_(2.0)), by_level
 
     def confine(self, level: Tensor) -> None:
         level.clamp_(max=0.0)
@@ -151,17 +151,18 @@ class Additive(WeightNoise):
         return level.exp()
 
     def divergence(self, weight: Tensor, level: Tensor, spread: Tensor) -> Divergence:
-        # written out for few passes: exponentials and logarithms of every weight take as long as the network itself
+        # few passes and few new tensors: exponentials, logarithms and fresh memory cost as much as the network itself
         prior, size = self.prior, weight.square().add_(NOTHING)
-        whole = size + spread
-        log_alpha = level - size.log()
+        log_alpha = size.log().neg_().add_(level)
         rest = prior.rest(log_alpha)
-        kl = whole.log().sub_(level).mul_(0.5).add_(rest, alpha=prior.k1).flatten(1).sum(1)
-        by_level = prior.bell(rest).sub_(whole.reciprocal_().mul_(size), alpha=0.5)
+        whole = size + spread
+        each = whole.log().sub_(level).mul_(0.5).add_(rest, alpha=prior.k1)
+        kl = each.flatten(1).sum(1)
+        by_level = prior.bell(rest, out=each).sub_(whole.reciprocal_().mul_(size), alpha=0.5)
         return Divergence(kl, size.reciprocal_().mul_(weight).mul_(by_level).mul_(-2.0), by_level, log_alpha)
 
     def chain(self, weight: Tensor, level: Tensor, spread: Tensor, slope: Tensor) -> tuple[Tensor | None, Tensor]:
-        return None, spread * slope
+        return None, slope.mul_(spread)
 
     def confine(self, level: Tensor) -> None:
         level.clamp_(max=CEILING)

@@ -87,8 +87,12 @@ class NoisyWeights(Method):
         """Where the noise begins: an alpha, or a scale."""
 
     @abstractmethod
-    def told(self, found: Sequence[Divergence]) -> Info:
-        """A number of the noise for the history."""
+    def told(self, found: Divergence) -> Tensor:
+        """A number of the noise on one parameter for the history, (M,)."""
+
+    @abstractmethod
+    def summed(self, told: Tensor, layout: Layout) -> Info:
+        """The same for the whole network, from that of each parameter, (parameters, M)."""
 
     def steps(self, batches: int) -> int:
         return self.epochs * batches
@@ -141,28 +145,26 @@ class NoisyWeights(Method):
         """Of the negative bound per example, by the means and by the levels; and what to tell."""
         noise, level = self.noise, state.level
         mean = {name: w.detach().requires_grad_() for name, w in state.mean.params.items()}
-        with torch.no_grad():
-            spread = {name: noise.spread(mean[name], values) for name, values in level.items()}
-            apart = {name: noise.divergence(mean[name], values, spread[name]) for name, values in level.items()}
-            kl = torch.stack([part.kl for part in apart.values()]).sum(0)
-        leaves = {name: values.requires_grad_() for name, values in spread.items()}
-        variables = Variables(mean, state.mean.buffers)
-        outputs = noisy_outputs(target, noise, variables, leaves, batch, tick.noise)
+        spread = {name: noise.spread(mean[name].detach(), values).requires_grad_() for name, values in level.items()}
+        outputs = noisy_outputs(target, noise, Variables(mean, state.mean.buffers), spread, batch, tick.noise)
         log_likelihood = target.full(target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(mean)))
         # divided by the number of data, so that a learning rate means the same for any N
         loss = target.temper(log_likelihood + _log_prior(target, mean, level)).sum() / -target.size
-        slopes = torch.autograd.grad(loss, [*mean.values(), *leaves.values()], materialize_grads=True)
+        slopes = torch.autograd.grad(loss, [*mean.values(), *spread.values()], materialize_grads=True)
+        by_mean, by_spread = dict(zip(mean, slopes, strict=False)), dict(zip(spread, slopes[len(mean) :], strict=True))
         weight = tick.value(lambda now: self.annealing.factor(now.fraction) / target.size)
-        by_mean, by_spread = dict(zip(mean, slopes, strict=False)), dict(zip(leaves, slopes[len(mean) :], strict=True))
-        by_level = []
+        by_level, kl, told = [], [], []
         with torch.no_grad():
-            for name, part in apart.items():
-                of_mean, of_level = noise.chain(mean[name], level[name], spread[name], by_spread[name])
-                by_level.append(of_level.add_(part.by_level.mul_(weight)))
-                for more in (of_mean, None if part.by_weight is None else part.by_weight.mul_(weight)):
+            for name, values in level.items():
+                apart = noise.divergence(mean[name], values, spread[name])
+                of_mean, of_level = noise.chain(mean[name], values, spread[name], by_spread[name])
+                by_level.append(of_level.add_(apart.by_level.mul_(weight)))
+                for more in (of_mean, None if apart.by_weight is None else apart.by_weight.mul_(weight)):
                     by_mean[name] = by_mean[name] if more is None else more.add_(by_mean[name])
-        info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": kl / target.size}
-        return list(by_mean.values()), by_level, {**info, **self.told(list(apart.values()))}
+                kl.append(apart.kl)
+                told.append(self.told(apart))
+        info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": torch.stack(kl).sum(0) / target.size}
+        return list(by_mean.values()), by_level, {**info, **self.summed(torch.stack(told), target.layout)}
 
     @property
     def _noise_rate(self) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 
-import torch
+from torch import Tensor
 
+from credo.core.trees import Layout
 from credo.methods.base import Info
 from credo.methods.checks import check_positive
 from credo.methods.dropout.noise import Additive, Correlated, Divergence, Multiplicative, Noise
@@ -79,8 +80,11 @@ class VariationalDropout(NoisyWeights):
     def initial(self) -> float:
         return self.initial_alpha
 
-    def told(self, found: Sequence[Divergence]) -> Info:
-        return {"alpha": torch.stack([d.log_alpha.exp().flatten(1).mean(1) for d in found]).mean(0)}
+    def told(self, found: Divergence) -> Tensor:
+        return found.log_alpha.exp().flatten(1).mean(1)
+
+    def summed(self, told: Tensor, layout: Layout) -> Info:
+        return {"alpha": told.mean(0)}
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,9 @@ class SparseVariationalDropout(NoisyWeights):
     def initial(self) -> float:
         return self.initial_scale
 
-    def told(self, found: Sequence[Divergence]) -> Info:
+    def told(self, found: Divergence) -> Tensor:
+        return found.log_alpha.gt_(THRESHOLD).flatten(1).sum(1)  # written over: nothing asks for it again
+
+    def summed(self, told: Tensor, layout: Layout) -> Info:
         """The part of the weights that could be removed."""
-        each = [d.log_alpha.gt_(THRESHOLD).flatten(1).sum(1) for d in found]  # written over: nothing asks for it again
-        return {"removable": torch.stack(each).sum(0) / sum(d.log_alpha[0].numel() for d in found)}
+        return {"removable": told.sum(0) / sum(math.prod(layout[name].shape) for name in self.weights(layout))}
