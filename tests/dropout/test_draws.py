@@ -72,7 +72,7 @@ def test_naive_is_the_network_at_its_expectation(method: credo.Method) -> None:
     prediction = posterior.naive().predict(X)
     torch.testing.assert_close(prediction.draws, posterior.model.network.evaluate(posterior.variables, X))
     assert float(prediction.epistemic.max()) == 0.0
-    assert posterior.naive().notes == posterior.notes
+    assert posterior.naive().record == posterior.record
 
 
 def test_hard_masks_have_the_learned_rates() -> None:
