@@ -84,7 +84,10 @@ def _compared(
     if draws is not None and draws < 4:
         raise ValueError(f"--draws must be at least 4, got {draws}: of fewer nothing can be told")
     size = Size.QUICK if quick else Size.FULL
-    entries = chosen([part.strip() for part in methods.split(",") if part.strip()])
+    names = [part.strip() for part in methods.split(",") if part.strip()]
+    if not names:
+        raise ValueError(f"--methods names no method: there are {', '.join(entry.name for entry in ENTRIES)}")
+    entries = chosen(names)
     count = draws or (QUICK_DRAWS if quick else FULL_DRAWS)
     checkpoint = folder / f"judge-{name}-{count}-{seed}"
     try:

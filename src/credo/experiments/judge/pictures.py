@@ -14,7 +14,7 @@ from torch import Tensor
 from credo.experiments.base import Figure
 from credo.experiments.judge.comparing import Comparison, Result
 from credo.reports.figures import mark_data
-from credo.reports.style import BLACK, COLOURS, GREY, drawing
+from credo.reports.style import BLACK, COLOURS, GREY, YELLOW, drawing
 
 ACROSS = 5
 """Panels in a row, at most."""
@@ -54,7 +54,7 @@ def _finished(figure: Canvas, panels: NDArray[Any], name: str, inputs: int) -> F
     return Figure(
         name,
         "The probability of one class over both inputs, and the points learnt from. The black line is where the judge "
-        "is undecided, the white one where the method is.",
+        "is undecided, the yellow one where the method is.",
     )
 
 
@@ -90,7 +90,7 @@ def _map(axes: Axes, comparison: Comparison, result: Result) -> None:
     axes.imshow(grid(result), origin="lower", extent=ends, aspect="auto", cmap="RdBu_r", vmin=0, vmax=1)
     axes.contour(across, up, grid(comparison.judge), levels=[0.5], colors=BLACK, linewidths=1.2)
     if result is not comparison.judge:
-        axes.contour(across, up, grid(result), levels=[0.5], colors="white", linewidths=1.2)
+        axes.contour(across, up, grid(result), levels=[0.5], colors=YELLOW, linewidths=1.6)
     for label, colour in enumerate((COLOURS[0], COLOURS[1])):
         points = data.x[data.y == label]
         axes.plot(points[:, 0], points[:, 1], "o", color=colour, markeredgecolor="white", markersize=3.2)
