@@ -11,7 +11,7 @@ import credo
 from credo import likelihoods
 from credo.core.trees import Variables
 from credo.decide import Compression, Kept, compression, log_alpha, prune_noise, read_sparse, write_sparse
-from credo.posteriors import DiagonalGaussian
+from credo.posteriors import DiagonalGaussian, UnitNoise
 
 
 @pytest.fixture
@@ -29,6 +29,20 @@ def test_log_alpha_is_that_of_scale_and_mean(posterior: DiagonalGaussian) -> Non
     for name, found in log_alpha(posterior).items():
         expected = (posterior.scale[name] ** 2 / posterior.mean.params[name] ** 2).log()
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)  # single precision
+
+
+def test_log_alpha_of_noise_on_the_inputs_is_the_one_that_was_learnt() -> None:
+    x = credo.Stream(6).normal(20, 3)
+    method = credo.VariationalDropout(epochs=1, sharing="unit", correlated=True, initial_alpha=0.5, learning_rate=1e-9)
+    posterior = credo.fit(credo.nets.MLP(3, 1, (4,)), (x, x[:, :1]), method)
+    assert isinstance(posterior, UnitNoise)
+    found = log_alpha(posterior)
+    assert {name: tuple(a.shape) for name, a in found.items()} == {
+        "layers.1.weight": (1, 1, 3),
+        "layers.3.weight": (1, 1, 4),
+    }
+    for a in found.values():
+        torch.testing.assert_close(a, torch.full_like(a, math.log(0.5)))
 
 
 @pytest.mark.parametrize("threshold", [-2.0, 0.0, 3.0])

@@ -8,18 +8,21 @@ from dataclasses import dataclass, replace
 import torch
 
 from credo.core.trees import Params, Variables
-from credo.posteriors import DiagonalGaussian
+from credo.posteriors import DiagonalGaussian, UnitNoise
 
 THRESHOLD = 3.0
 """log alpha above which a weight is removed. It was chosen by the authors: the weight is then noise of 4.5 times its
 size, as under a dropout rate of 95 %."""
 
 
-def log_alpha(posterior: DiagonalGaussian) -> Params:
+def log_alpha(posterior: DiagonalGaussian | UnitNoise) -> Params:
     """log(scale^2 / mean^2) of every uncertain weight of the network, (M, *shape) each; infinity for removed weights.
 
-    The noise of variational dropout, which acts like a dropout rate of alpha / (1 + alpha).
+    The noise of variational dropout, which acts like a dropout rate of alpha / (1 + alpha). Where weights share the
+    noise of their input unit it has the shape in which it is shared, to be broadcast.
     """
+    if isinstance(posterior, UnitNoise):
+        return {name: 2.0 * spread.log() for name, spread in posterior.relative_scale.items()}
     layout = posterior.model.network.layout
     mean = {name: posterior.mean.params[name] for name in posterior.scale if name in layout}
     return {
