@@ -11,16 +11,20 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
-from credo.methods.vi.rows import Row, runs, standard_normal
+from credo.methods.vi.rows import Leaves, Row, runs, standard_normal
 
 
 @dataclass(frozen=True)
 class _Draw:
     """A leaf of the graph, w = mean + scale * noise, or the deviation scale * noise alone."""
 
-    leaf: Row
+    leaves: Leaves
     noise: Tensor
     around_mean: bool
+
+    @property
+    def row(self) -> Row:
+        return self.leaves.row
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,19 @@ class Factors:
 
     def __init__(self, mean: Row, rho: Row, buffers: Params) -> None:
         self._rho, self.buffers = rho, buffers
-        self._mean = mean.with_values(mean.values.detach().requires_grad_())
-        self._scale = rho.with_values(F.softplus(rho.values).requires_grad_())
-        self.mean, self.scale = self._mean.tree(), self._scale.tree()
-        self._variance: Row | None = None
-        self._variances: Params = {}
+        self._means, self._scales = Leaves(mean), Leaves(rho.with_values(F.softplus(rho.values.detach())))
+        self._variances: Leaves | None = None
         self._draws: list[_Draw] = []
+
+    @property
+    def mean(self) -> Params:
+        """Expectations of all parameters, (M, *shape) each."""
+        return self._means.tree
+
+    @property
+    def scale(self) -> Params:
+        """Standard deviations of the uncertain parameters, (M, *shape) each."""
+        return self._scales.tree
 
     @staticmethod
     def of(mean: Variables, rho: Params) -> Factors:
@@ -86,10 +97,10 @@ class Factors:
 
     def variance(self, name: str) -> Tensor:
         """scale^2 of an uncertain parameter, (M, *shape)."""
-        if self._variance is None:
-            self._variance = self._scale.with_values(self._scale.values.detach().square().requires_grad_())
-            self._variances = self._variance.tree()
-        return self._variances[name]
+        if self._variances is None:
+            row = self._scales.row
+            self._variances = Leaves(row.with_values(row.values.square()))
+        return self._variances.tree[name]
 
     def draw(self, names: Iterable[str], noise: Stream) -> Params:
         """Draws w = mean + scale * noise of these uncertain parameters, (M, *shape) each."""
@@ -99,27 +110,28 @@ class Factors:
         """Draws scale * noise of how far these uncertain parameters are from their mean, (M, *shape) each."""
         return self._drawn(tuple(names), noise, around_mean=False)
 
+    @torch.no_grad()
     def _drawn(self, names: tuple[str, ...], noise: Stream, *, around_mean: bool) -> Params:
         if not names:
             return {}
-        with torch.no_grad():
-            scale = self._scale.chosen(names)
-            standard = standard_normal(scale.values, noise)
-            if around_mean:
-                values = torch.addcmul(self._means(names), scale.values, standard)
-            else:
-                values = scale.values * standard
-        leaf = scale.with_values(values.requires_grad_())
-        self._draws.append(_Draw(leaf, standard, around_mean))
-        return leaf.tree()
+        scale = self._scales.row.chosen(names)
+        standard = standard_normal(scale.values, noise)
+        centre = self._centres(names) if around_mean else None
+        values = scale.values * standard if centre is None else torch.addcmul(centre, scale.values, standard)
+        with torch.enable_grad():
+            leaves = Leaves(scale.with_values(values))
+        self._draws.append(_Draw(leaves, standard, around_mean))
+        return leaves.tree
 
-    def _means(self, names: tuple[str, ...]) -> Tensor:
-        """Of some uncertain parameters."""
-        uncertain = Row(self._mean.values.detach()[: len(self._rho.values)], self._rho.shapes)
+    def _centres(self, names: tuple[str, ...]) -> Tensor:
+        """The means of some uncertain parameters, side by side."""
+        uncertain = Row(self._means.row.values[: len(self._rho.values)], self._rho.shapes)
         return uncertain.chosen(names).values
 
     def gradients(self, loss: Tensor, pull: Pull, weight: Tensor, temperature: float = 1.0) -> tuple[Row, Row]:
         """By mean and by rho, of  loss - weight (E_q[log p] / temperature + sum_i log scale_i).
+
+        What was given out of q is overwritten.
 
         Args:
             loss: differentiated by its graph.
@@ -127,74 +139,81 @@ class Factors:
             weight: a number, ().
             temperature: a number.
         """
-        leaves = [self._mean.values, self._scale.values, *(draw.leaf.values for draw in self._draws)]
-        leaves += [] if self._variance is None else [self._variance.values]
-        of_mean, of_scale, *others = torch.autograd.grad(loss, leaves, allow_unused=True)
+        variances = () if self._variances is None else (self._variances,)
+        groups = (self._means, self._scales, *variances, *(draw.leaves for draw in self._draws))
+        found = iter(torch.autograd.grad(loss, [leaf for group in groups for leaf in group], allow_unused=True))
+        of_mean, of_scale = self._means.gradients(found), self._scales.gradients(found)
+        of_variance = [pair for group in variances for pair in group.gradients(found)]
+        of_draws = [draw.leaves.gradients(found) for draw in self._draws]
         with torch.no_grad():
-            scale, strength = self._scale.values, weight / temperature
-            by_scale = torch.div(-weight, scale)
-            if of_scale is not None:
-                by_scale.add_(of_scale)
-            if self._variance is not None and others[-1] is not None:
-                by_scale.addcmul_(others[-1], scale, value=2.0)
-            by_mean: Tensor | None = of_mean
-            for draw, found in zip(self._draws, others, strict=False):
-                by_mean = self._chained(draw, found, pull, strength, by_mean, by_scale)
-            by_mean = torch.zeros_like(self._mean.values) if by_mean is None else by_mean
+            scale, strength = self._scales.row.values, weight / temperature
+            felt = [self._felt(draw, pull, strength) for draw in self._draws]
+            by_mean = _attraction(self._means.row, pull.precision, strength)
+            by_scale = torch.div(-weight, scale, out=self._spent())
+            for there, g in of_mean:
+                by_mean[there].add_(g)
+            for there, g in of_scale:
+                by_scale[there].add_(g)
+            for there, g in of_variance:
+                by_scale[there].addcmul_(scale[there], g, value=2.0)
+            for draw, slope, pairs in zip(self._draws, felt, of_draws, strict=True):
+                whole = slice(0, len(draw.noise))
+                for here, g in (*pairs, *([] if slope is None else [(whole, slope)])):
+                    self._chain(draw, here, g, by_scale, by_mean if draw.around_mean or g is slope else None)
             for name in pull.points:
                 self._pull_point(by_mean, name, pull, strength)
-            _attract(by_mean, self._mean, pull.precision, strength)
-            _attract(by_scale, self._scale, pull.precision, strength)
-            slope = torch.sigmoid(self._rho.values, out=self._spent())
-        return self._mean.with_values(by_mean), self._rho.with_values(by_scale.mul_(slope))
+            _attract(by_scale, self._scales.row, pull.precision, strength)
+            by_rho = by_scale.mul_(torch.sigmoid(self._rho.values, out=scale))
+        return self._means.row.with_values(by_mean), self._rho.with_values(by_rho)
 
-    def _chained(
-        self, draw: _Draw, found: Tensor | None, pull: Pull, strength: Tensor, by_mean: Tensor | None, by_scale: Tensor
-    ) -> Tensor | None:
-        """Add what a draw's gradient, and the prior's slope there, are to the scales; and return the means' with it."""
-        names = tuple(name for name, _ in draw.leaf.shapes)
-        g, whole = found, self._mean.shapes == draw.leaf.shapes
-        if pull.slope is not None:
-            place = draw.leaf.values.detach()
-            slope = pull.slope(draw.leaf.with_values(place if draw.around_mean else place + self._means(names)))
-            felt = slope.mul_(-pull.share * strength)
-            if not draw.around_mean:
-                by_mean = self._joined(by_mean, felt, draw.leaf)
-            g = felt if g is None else g.add_(felt)
-        if g is None:
-            return by_mean
-        for there, here in runs(self._rho.shapes, draw.leaf.shapes):
-            by_scale[there].addcmul_(draw.noise[here], g[here])
-        if not draw.around_mean:
-            return by_mean
-        return g if by_mean is None and whole else self._joined(by_mean, g, draw.leaf)
+    def _felt(self, draw: _Draw, pull: Pull, strength: Tensor) -> Tensor | None:
+        """The gradient by a drawn weight of what the prior thinks of it."""
+        if pull.slope is None:
+            return None
+        names, values = tuple(name for name, _ in draw.row.shapes), draw.row.values
+        place = values if draw.around_mean else values + self._centres(names)
+        return pull.slope(draw.row.with_values(place)).mul_(-pull.share * strength)
 
-    def _joined(self, by_mean: Tensor | None, g: Tensor, row: Row) -> Tensor:
-        """The gradient of all means, with that of some of them added."""
-        by_mean = torch.zeros_like(self._mean.values) if by_mean is None else by_mean
-        for there, here in runs(self._mean.shapes, row.shapes):
-            by_mean[there].add_(g[here])
-        return by_mean
+    def _chain(self, draw: _Draw, part: slice, g: Tensor, by_scale: Tensor, by_mean: Tensor | None) -> None:
+        """Pass a gradient by a part of a draw on to the scales behind it, and to the means if they are given."""
+        for there, here in runs(self._rho.shapes, draw.row.shapes):
+            start, stop = max(here.start, part.start), min(here.stop, part.stop)
+            if start >= stop:
+                continue
+            place, own = slice(there.start + start - here.start, there.start + stop - here.start), slice(start, stop)
+            inside = g[start - part.start : stop - part.start]
+            by_scale[place].addcmul_(draw.noise[own], inside)
+            if by_mean is not None:
+                by_mean[place].add_(inside)
 
     def _pull_point(self, by_mean: Tensor, name: str, pull: Pull, strength: Tensor) -> None:
         assert pull.slope is not None
-        place = self._mean.chosen((name,))
-        ((there, _),) = runs(self._mean.shapes, place.shapes)
+        place = self._means.row.chosen((name,))
+        ((there, _),) = runs(self._means.row.shapes, place.shapes)
         by_mean[there].sub_(pull.slope(place).mul_(strength))
 
     def _spent(self) -> Tensor | None:
-        """A row of the step that is not needed any more."""
-        rows = [*(draw.leaf for draw in self._draws), *([] if self._variance is None else [self._variance])]
-        return next((row.values.detach() for row in rows if row.shapes == self._rho.shapes), None)
+        """Memory of the step that is not needed any more: new memory costs more than what is written to it."""
+        rows = [*(draw.row for draw in self._draws), *([] if self._variances is None else [self._variances.row])]
+        return next((row.values for row in rows if row.shapes == self._rho.shapes), None)
 
 
 def _attract(gradient: Tensor, place: Row, precision: Mapping[str, float], strength: Tensor) -> None:
     """Add the gradient of  strength * precision * place^2 / 2, at once for neighbours with the same precision."""
-    values = place.values.detach()
     for value in dict.fromkeys(precision.values()):
         alike = tuple((name, shape) for name, shape in place.shapes if precision.get(name) == value)
         for there, _ in runs(place.shapes, alike):
-            gradient[there].addcmul_(values[there], strength, value=value)
+            gradient[there].addcmul_(place.values[there], strength, value=value)
+
+
+def _attraction(place: Row, precision: Mapping[str, float], strength: Tensor) -> Tensor:
+    """The same on its own."""
+    each = {precision.get(name, 0.0) for name, _ in place.shapes}
+    if len(each) == 1:
+        return place.values * (strength * each.pop())
+    gradient = torch.zeros_like(place.values)
+    _attract(gradient, place, precision, strength)
+    return gradient
 
 
 def uncertain_first(mean: Params, rho: Iterable[str]) -> Params:

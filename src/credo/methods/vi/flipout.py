@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 import torch
@@ -46,11 +47,17 @@ class Flipout(ByLayer):
 
 
 def random_signs(shapes: Sequence[tuple[int, ...]], like: Tensor, noise: Stream) -> list[Tensor]:
-    """Tensors of +1 and -1, each with probability one half; a random word of 64 bits serves for 64 signs."""
-    sizes = [prod(shape) for shape in shapes]
-    words = torch.empty(-(-sum(sizes) // 64), dtype=torch.int64, device=like.device)
+    """Tensors of +1 and -1, each with probability one half; a random byte serves for eight signs."""
+    lengths = [prod(shape) for shape in shapes]
+    words = torch.empty(-(-sum(lengths) // 64), dtype=torch.int64, device=like.device)
     words.random_(-(2**63), None, generator=noise.generator(like.device))
-    places = torch.arange(8, dtype=torch.uint8, device=like.device)
-    bits = (words.view(torch.uint8).unsqueeze(1) >> places & 1).flatten()[: sum(sizes)]
-    signs = bits.to(like.dtype).mul_(2.0).sub_(1.0)
-    return [part.view(shape) for part, shape in zip(torch.split(signs, sizes), shapes, strict=True)]
+    signs = _signs(like.dtype, like.device).index_select(0, words.view(torch.uint8).int()).flatten()
+    parts = torch.split(signs[: sum(lengths)], lengths)
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+@cache
+def _signs(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The eight signs that each byte stands for, (256, 8)."""
+    byte, place = torch.arange(256, device=device), torch.arange(8, device=device)
+    return (byte.unsqueeze(1) >> place & 1).to(dtype) * 2 - 1

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from credo.core.rng import Stream
@@ -13,7 +16,47 @@ from credo.core.trees import Params, Variables
 from credo.methods.vi.by_layer import Brought, ByLayer
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Affine, Layer, find_layers
+from credo.methods.vi.rows import Row, sizes, standard_normal
 from credo.nets.network import Network
+
+
+class _Local(torch.autograd.Function):
+    """The same for a linear layer, whose own graph has a dozen nodes and keeps as many copies of its outputs."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor, weight: Tensor, bias: Tensor | None, of_weight: Tensor, of_bias: Tensor | None, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        squares = x * x
+        spread = _root(F.linear(squares, of_weight, of_bias))
+        return torch.addcmul(F.linear(x, weight, bias), spread, noise), squares, spread
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        x, weight, bias, of_weight, of_bias, noise = inputs
+        ctx.save_for_backward(x, weight, of_weight, noise, *output[1:])
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.biases = (bias is not None, of_bias is not None)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, of_weight, noise, squares, spread = ctx.saved_tensors
+        g = gradients[0]
+        of_variance = torch.div(noise, spread).mul_(g).mul_(0.5)
+        of_x = None
+        if ctx.needs_input_grad[0]:
+            of_x = torch.addcmul(g @ weight, x, of_variance @ of_weight, value=2.0)
+        rows, spreads = g.flatten(0, -2), of_variance.flatten(0, -2)
+        of_bias, of_spread = (t.sum(0) if b else None for t, b in zip((rows, spreads), ctx.biases, strict=True))
+        return of_x, rows.mT @ x.flatten(0, -2), of_bias, spreads.mT @ squares.flatten(0, -2), of_spread, None
+
+
+def _root(variance: Tensor) -> Tensor:
+    """The standard deviation; where all inputs are zero so is the variance, and the root has no slope there."""
+    return variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
 
 
 @dataclass(frozen=True)
@@ -34,16 +77,18 @@ class LocalReparameterization(ByLayer):
     name = "local reparameterisation"
 
     def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
-        shapes = {layer.weight: (q.centre.members, examples, *layer.outputs) for layer in layers}
-        standard = noise.normal_like({name: q.mean[name].new_empty(()).expand(s) for name, s in shapes.items()})
+        shapes = tuple((layer.weight, (q.centre.members, examples, *layer.outputs)) for layer in layers)
+        like = next(iter(q.mean.values())).new_empty(sum(sizes(shapes)))
+        standard = Row(standard_normal(like, noise), shapes).tree()
         return [[standard[layer.weight], *map(q.variance, layer.names)] for layer in layers], {}
 
     def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
-        noise, of_weight, *of_bias = own
-        variance = affine(x.square(), of_weight, of_bias[0] if of_bias else None)
-        # where all inputs are zero so is the variance, and the root has no slope there
-        spread = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-        return torch.addcmul(affine(x, weight, bias), spread, noise)
+        noise, of_weight, *rest = own
+        of_bias = rest[0] if rest else None
+        if isinstance(affine, partial) and affine.func is F.linear and x.ndim > 1:
+            outputs: Tensor = _Local.apply(x, weight, bias, of_weight, of_bias, noise)[0]  # type: ignore[no-untyped-call]
+            return outputs
+        return torch.addcmul(affine(x, weight, bias), _root(affine(x.square(), of_weight, of_bias)), noise)
 
     def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:
         told = super().notes(network, variables, x, uncertain)

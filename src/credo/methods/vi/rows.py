@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, islice
 from math import prod
 
 import torch
@@ -17,8 +18,8 @@ from credo.core.trees import Params
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 """Names and shapes, (M, *shape) each, in the order in which they lie in memory."""
 
-BLOCK = 2**17
-"""Random numbers that come from one stream on a CPU."""
+BLOCK = 2**16
+"""Random numbers from which on they come from several streams on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,41 @@ class Row:
         return Row.of({name: tree[name] for name in names})
 
 
+class Leaves:
+    """A row as leaves of a graph: one for all of it on a GPU, where launches count, one for each tensor on a CPU.
+
+    Args:
+        row: whose values are copied nowhere.
+    """
+
+    def __init__(self, row: Row) -> None:
+        values = row.values.detach()
+        if values.is_cuda:
+            self._leaves = [values.requires_grad_()]
+            self._spans = [slice(0, len(values))]
+            self.tree = Row(values, row.shapes).tree()
+        else:
+            self.tree = {name: part.requires_grad_() for name, part in Row(values, row.shapes).tree().items()}
+            self._leaves = list(self.tree.values())
+            self._spans = spans(row.shapes)
+        self.row = Row(row.values.detach(), row.shapes)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._leaves)
+
+    def gradients(self, found: Iterator[Tensor | None]) -> list[tuple[slice, Tensor]]:
+        """Takes as many gradients as there are leaves: where they lie in the row, and those that are not zero, flat."""
+        pairs = zip(self._spans, islice(found, len(self._leaves)), strict=True)
+        return [(span, g.reshape(-1)) for span, g in pairs if g is not None]
+
+
+@lru_cache(maxsize=256)
+def spans(shapes: Shapes) -> list[slice]:
+    """Where each tensor lies."""
+    ends = list(accumulate(sizes(shapes)))
+    return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
 @lru_cache(maxsize=256)
 def sizes(shapes: Shapes) -> list[int]:
     """Entries of each tensor."""
@@ -71,18 +107,14 @@ def sizes(shapes: Shapes) -> list[int]:
 @lru_cache(maxsize=256)
 def runs(whole: Shapes, part: Shapes) -> list[tuple[slice, slice]]:
     """Where the tensors of one row lie in another, as slices of both; neighbours are joined."""
-    places, start = {}, 0
-    for (name, _), size in zip(whole, sizes(whole), strict=True):
-        places[name], start = start, start + size
+    places = {name: span for (name, _), span in zip(whole, spans(whole), strict=True)}
     found: list[tuple[slice, slice]] = []
-    here = 0
-    for (name, _), size in zip(part, sizes(part), strict=True):
+    for (name, _), here in zip(part, spans(part), strict=True):
         there = places[name]
-        if found and found[-1][0].stop == there:
-            found[-1] = (slice(found[-1][0].start, there + size), slice(found[-1][1].start, here + size))
-        else:
-            found.append((slice(there, there + size), slice(here, here + size)))
-        here += size
+        if found and found[-1][0].stop == there.start:
+            before = found.pop()
+            there, here = slice(before[0].start, there.stop), slice(before[1].start, here.stop)
+        found.append((there, here))
     return found
 
 
@@ -95,7 +127,7 @@ def standard_normal(like: Tensor, noise: Stream) -> Tensor:
     if like.device.type != "cpu":
         return noise.normal(len(like), dtype=like.dtype, device=like.device)
     drawn = torch.empty_like(like, requires_grad=False)
-    blocks = torch.split(drawn, BLOCK)
+    blocks = drawn.chunk(_streams(len(like)))
 
     def fill(i: int) -> None:
         blocks[i].normal_(generator=noise.child(i).generator())
@@ -104,11 +136,24 @@ def standard_normal(like: Tensor, noise: Stream) -> Tensor:
     return drawn
 
 
+def _streams(count: int) -> int:
+    """Into how many streams so many numbers are cut: a stream costs as much as some thousand numbers."""
+    return 4 if count >= 4 * BLOCK else 2 if count >= BLOCK else 1
+
+
 def _side_by_side(task: Callable[[int], None], count: int) -> None:
-    threads = min(torch.get_num_threads(), count)
-    if threads < 2:
-        for i in range(count):
+    helpers = min(torch.get_num_threads(), count) - 1
+    remaining = iter(range(count))
+
+    def work() -> None:
+        for i in remaining:
             task(i)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(task, range(count)))
+
+    if helpers == 0:
+        work()
+    else:
+        with ThreadPoolExecutor(helpers) as pool:
+            others = [pool.submit(work) for _ in range(helpers)]
+            work()
+            for other in others:
+                other.result()
