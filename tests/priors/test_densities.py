@@ -16,6 +16,7 @@ from credo import Stream
 from credo.core.trees import ParameterInfo, Params
 from credo.nets import MLP, Network
 from credo.priors import ElementwisePrior, Laplace, Normal, Prior, ScaleMixture, StudentT
+from credo.priors.entropy import entropy
 
 LAYOUT = {
     "layer.weight": ParameterInfo((4, 3), 3),
@@ -281,3 +282,31 @@ def test_numbers_that_cannot_be_meant(bad):
 def test_the_weight_of_a_mixture_lies_inside(bad):
     with pytest.raises(ValueError, match="weight must lie strictly between 0 and 1"):
         ScaleMixture(weight=bad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_entropy_of_tiny_scales_is_finite(dtype: torch.dtype) -> None:
+    """Scales whose product is no number any more in float32: 1e-30 each."""
+    scale = {"w": torch.full((2, 5), 1e-30, dtype=dtype)}
+    exact = 5 * (math.log(1e-30) + 0.5 * math.log(2 * math.pi * math.e))
+    torch.testing.assert_close(entropy(scale), torch.full((2,), exact, dtype=dtype))
+
+
+def test_nothing_has_no_entropy_and_no_density() -> None:
+    assert float(entropy({})) == 0.0
+    for prior in (Normal(), Laplace(), StudentT(), ScaleMixture()):
+        assert float(prior.log_prob({}, LAYOUT)) == 0.0
+        assert prior.kl({}, {}, LAYOUT) in (None, 0.0)
+    points = weights()
+    torch.testing.assert_close(Normal().kl(points, {}, LAYOUT), -Normal().log_prob(points, LAYOUT))
+
+
+@pytest.mark.parametrize("fan_in", [False, True])
+def test_the_slope_of_every_density_is_that_of_its_graph(fan_in: bool) -> None:
+    w = torch.linspace(-3.0, 3.0, 40, dtype=torch.float64)  # not at the kink of the Laplace density
+    info = {"w": ParameterInfo((40,), 7)}
+    for prior in (Normal(0.7, fan_in), Laplace(0.7, fan_in), StudentT(3.0, 0.7, fan_in), ScaleMixture(fan_in=fan_in)):
+        leaf = w.clone().unsqueeze(0).requires_grad_()
+        (expected,) = torch.autograd.grad(prior.log_prob({"w": leaf}, info).sum(), leaf)
+        torch.testing.assert_close(prior.slope(w, 7), expected[0])
+        assert not torch.allclose(prior.slope(w, 3 if fan_in else 7) * (1.0 if fan_in else 7.0), expected[0])  # twin

@@ -107,3 +107,14 @@ def test_the_standard_deviation_is_what_the_name_says(make, cdf):
     }[type(prior).__name__]
     tolerance = 0.15 if isinstance(prior, StudentT) else 0.02  # a t with 3.5 degrees has no fourth moment
     assert float(draws.std()) == pytest.approx(expected, rel=tolerance)
+
+
+@every_law
+def test_draws_have_the_type_that_is_asked_for_and_its_resolution(make, cdf):
+    """A float64 draw is no float32 number in disguise: almost none of its numbers survives a rounding."""
+    drawn = make(True).sample(LAYOUT, DRAWS, Stream(0), torch.float64)
+    assert {w.dtype for w in drawn.values()} == {torch.float64}
+    weight = drawn["weight"]
+    assert float((weight.float().double() == weight).double().mean()) < 0.01
+    assert p_value(5.0 * weight.flatten().numpy(), cdf) > ERROR_RATE
+    assert make(True).sample(LAYOUT, 1, Stream(0))["weight"].dtype == torch.get_default_dtype()

@@ -26,8 +26,8 @@ class Prior(ABC):
         """
 
     @abstractmethod
-    def sample(self, layout: Layout, members: int, stream: Stream) -> Params:
-        """`members` independent draws, (members, *shape) each."""
+    def sample(self, layout: Layout, members: int, stream: Stream, dtype: torch.dtype | None = None) -> Params:
+        """`members` independent draws, (members, *shape) each, in torch's default type unless told otherwise."""
 
     def log_prob_each(self, params: Params, layout: Layout) -> Params | None:
         """Log density of every weight on its own, (M, *shape) each; None where weights are not independent."""
@@ -71,8 +71,8 @@ class ElementwisePrior(Prior):
         """log p_0 of each entry."""
 
     @abstractmethod
-    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        """Independent draws from p_0."""
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
+        """Independent draws from p_0, in torch's default type unless told otherwise."""
 
     def log_slope(self, w: Tensor) -> Tensor:
         """d log p_0 / dw of each entry, a new tensor without a graph; to be overridden where it is known."""
@@ -86,6 +86,8 @@ class ElementwisePrior(Prior):
         return self.log_slope(w) if root == 1.0 else self.log_slope(w * root).mul_(root)
 
     def log_prob(self, params: Params, layout: Layout) -> Tensor:
+        if not params:
+            return torch.zeros(())
         flat = torch.cat([self._standard(w, layout[name].fan_in) for name, w in params.items()], dim=1)
         return self.log_density(flat).sum(1) - self._log_volume(params, layout)
 
@@ -102,9 +104,9 @@ class ElementwisePrior(Prior):
             return 0.0
         return sum(-0.5 * math.log(layout[name].fan_in) * w[0].numel() for name, w in params.items())
 
-    def sample(self, layout: Layout, members: int, stream: Stream) -> Params:
+    def sample(self, layout: Layout, members: int, stream: Stream, dtype: torch.dtype | None = None) -> Params:
         total = sum(math.prod(info.shape) for info in layout.values())
-        standard = unravel(self.draw((members, total), stream.generator()), layout)
+        standard = unravel(self.draw((members, total), stream.generator(), dtype), layout)
         if not self.fan_in:
             return standard
         return {name: w / math.sqrt(layout[name].fan_in) for name, w in standard.items()}

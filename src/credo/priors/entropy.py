@@ -18,15 +18,10 @@ def entropy(scale: Params) -> Tensor:
     H(q) = sum_i log scale_i + 1/2 log(2 pi e)
 
     Args:
-        scale: standard deviations, (M, *shape) each, all positive.
+        scale: standard deviations, (M, *shape) each, all positive; none of them for points, whose entropy is 0, ().
     """
-    logs = torch.stack([_sum_of_logs(t.unsqueeze(-1).flatten(1)) for t in scale.values()]).sum(0)
+    if not scale:
+        return torch.zeros(())
+    # a logarithm of each: products of small scales are no longer numbers
+    logs = torch.stack([t.unsqueeze(-1).flatten(1).log().sum(1) for t in scale.values()]).sum(0)
     return logs + HALF_LOG_2PI_E * sum(t[0].numel() for t in scale.values())
-
-
-def _sum_of_logs(t: Tensor) -> Tensor:
-    """sum_i log t_i of every row, by the logarithms of pairs: these are the dear part, and half as many."""
-    half = t.shape[1] // 2
-    pairs = t[:, :half] * t[:, half : 2 * half]
-    logs = pairs.log() if pairs.requires_grad else pairs.log_()
-    return logs.sum(1) + t[:, 2 * half :].log().sum(1)

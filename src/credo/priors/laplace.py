@@ -42,7 +42,7 @@ class Laplace(ElementwisePrior):
             total = total - self._standard(excess, layout[name].fan_in).sum(1) * (math.sqrt(2.0) / self.scale)
         return total
 
-    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        size = torch.empty(shape).exponential_(generator=generator)
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
+        size = torch.empty(shape, dtype=dtype).exponential_(generator=generator)
         sign = torch.randint(0, 2, shape, generator=generator) * 2 - 1
         return self.scale / math.sqrt(2.0) * size * sign

@@ -34,6 +34,8 @@ class Normal(ElementwisePrior):
 
     def log_prob(self, params: Params, layout: Layout) -> Tensor:
         """The same as for any elementwise prior, in one pass over the weights."""
+        if not params:
+            return torch.zeros(())
         every = self.precision(layout)
         precisions = [every[name] for name in params]
         log_scales = sum(-0.5 * math.log(p) * w[0].numel() for p, w in zip(precisions, params.values(), strict=True))
@@ -43,6 +45,8 @@ class Normal(ElementwisePrior):
 
     def expected_log_prob(self, mean: Params, scale: Params, layout: Layout) -> Tensor:
         """log p at the origin, less half of E[w^2] = mean^2 + scale^2 over every variance of the prior."""
+        if not mean:
+            return torch.zeros(())
         every = self.precision(layout)
         squares = [0.5 * every[name] * _squares(t) for tree in (mean, scale) for name, t in tree.items()]
         logs = sum(0.5 * math.log(every[name] / (2 * math.pi)) * w[0].numel() for name, w in mean.items())
@@ -51,8 +55,8 @@ class Normal(ElementwisePrior):
     def precision(self, layout: Layout) -> dict[str, float]:
         return {name: (info.fan_in if self.fan_in else 1) / self.scale**2 for name, info in layout.items()}
 
-    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        return self.scale * torch.randn(shape, generator=generator)
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
+        return self.scale * torch.randn(shape, generator=generator, dtype=dtype)
 
 
 def _squares(t: Tensor) -> Tensor:

@@ -91,6 +91,7 @@ class ScaleMixture(ElementwisePrior):
     def log_slope(self, w: Tensor) -> Tensor:
         return _LogMixture.slope(w.detach(), *self._numbers)
 
-    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        wide = torch.rand(shape, generator=generator) < self.weight
-        return torch.where(wide, self.scale_1, self.scale_2) * torch.randn(shape, generator=generator)
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
+        wide = torch.rand(shape, generator=generator, dtype=dtype) < self.weight
+        standard = torch.randn(shape, generator=generator, dtype=dtype)
+        return standard * torch.where(wide, self.scale_1, self.scale_2).to(standard)

@@ -38,6 +38,6 @@ class StudentT(ElementwisePrior):
         )
         return constant - half * torch.log1p((w / self.scale).square() / self.df)
 
-    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        gamma = torch._standard_gamma(torch.full(shape, 0.5 * self.df), generator=generator)
-        return self.scale * torch.randn(shape, generator=generator) * (0.5 * self.df / gamma).sqrt()
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
+        gamma = torch._standard_gamma(torch.full(shape, 0.5 * self.df, dtype=dtype), generator=generator)
+        return self.scale * torch.randn(shape, generator=generator, dtype=dtype) * (0.5 * self.df / gamma).sqrt()
