@@ -61,7 +61,7 @@ class SimulatedAnnealing(Method):
 
     sweeps: int = 1000
     moves: int = 10
-    temperature: float = 100.0
+    temperature: float = 10.0
     schedule: Schedule = Geometric(final=1e-4)
     acceptance: float = 0.3
     scale: float = 0.1

@@ -213,12 +213,15 @@ def _gradient(target: Target, variables: Variables, batch: Batch, tick: Tick) ->
 @lru_cache(maxsize=8)
 def _kept_steps(method: StochasticSampler, total: int) -> frozenset[int]:
     """The steps after which a draw is kept: evenly in the time of the diffusion, the sum of the step sizes."""
-    sizes = [method.schedule.factor(i / total) if method.samples(i / total) else 0.0 for i in range(total)]
-    whole, time, kept = math.fsum(sizes), 0.0, set()
+
+    def size(step: int) -> float:
+        return method.schedule.factor(step / total) if method.samples(step / total) else 0.0
+
+    whole, time, kept = math.fsum(map(size, range(total))), 0.0, set()
     if whole == 0.0:  # a run so short that it ends before the first time to sample
         return frozenset({total - 1})
-    for i, size in enumerate(sizes):
-        before, time = time, time + size
+    for i in range(total):
+        before, time = time, time + size(i)
         if math.floor(method.draws * time / whole + 1e-9) > math.floor(method.draws * before / whole + 1e-9):
             kept.add(i)
     return frozenset(kept)

@@ -71,10 +71,10 @@ class ImportanceSampling(Sampler):
 
     Example:
         >>> import torch, credo
-        >>> x = torch.linspace(-1, 1, 10)[:, None]
-        >>> line = credo.Model(torch.nn.Linear(1, 1), credo.likelihoods.Gaussian(0.5), credo.priors.Normal(2.0))
+        >>> x = torch.linspace(-1, 1, 5)[:, None]
+        >>> line = credo.Model(torch.nn.Linear(1, 1), credo.likelihoods.Gaussian(1.0), credo.priors.Normal(1.0))
         >>> posterior = credo.fit(line, (x, x), ImportanceSampling(draws=2000))
-        >>> posterior.reliable, posterior.effective_draws > 50
+        >>> posterior.reliable, posterior.effective_draws > 500
         (True, True)
 
     Reference: A. Vehtari, D. Simpson, A. Gelman, Y. Yao, J. Gabry, "Pareto smoothed importance sampling", 2015,
