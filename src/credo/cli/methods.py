@@ -73,13 +73,18 @@ ADVICE = {
         "a baseline, or the noise alone is enough",
         "doubt about new kinds of rows is needed: it has none, and flags nothing",
     ),
+    "ConcreteDropout": Advice(
+        "one network, steps up to one and a half times as dear; predicts with as many passes as draws",
+        "dropout without guessing its rate, on a wide network",
+        "a narrow network: the rates fall to nothing there, and the doubt with them",
+    ),
     "VariationalDropout": Advice(
-        "one network, steps 1.3 times (correlated) to 2.7 times (an alpha for each weight) as dear",
+        "one network, steps 1.4 times (correlated) to 2.6 times (an alpha for each weight) as dear",
         "dropout without a rate to guess, for a network of your own",
         "a prior is something you know: its log-uniform prior takes the place of yours",
     ),
     "SparseVariationalDropout": Advice(
-        "one network with two numbers for each weight, steps 2.6 times as dear; the pruned network is far smaller",
+        "one network with two numbers for each weight, steps 2.7 times as dear; the pruned network is far smaller",
         "a small network is wanted: most weights turn out to be noise and can be removed",
         "the best error bars are wanted rather than a small network",
     ),
