@@ -70,7 +70,13 @@ def keeps(folder: Path, found: Mapping[str, Mapping[str, Tensor]]) -> Figure:
         for axes, layer, place in zip(panels, layers, ("first", "second", "third", "fourth"), strict=False):
             for (label, kept), colour in zip(found.items(), (BLUE, RED), strict=False):
                 axes.hist(
-                    kept[layer].flatten().numpy(), 40, (0.0, 1.0), color=colour, alpha=0.6, label=label, density=True
+                    kept[layer].flatten().numpy(),
+                    40,
+                    range=(0.0, 1.0),
+                    color=colour,
+                    alpha=0.6,
+                    label=label,
+                    density=True,
                 )
             axes.set(xlabel="learned probability to keep a unit", title=f"behind the {place} hidden layer", xlim=(0, 1))
         panels[0].set_ylabel("density of units")

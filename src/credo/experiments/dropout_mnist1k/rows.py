@@ -89,8 +89,8 @@ def more_data(row: Row) -> Row:
 
 def quick() -> tuple[Row, ...]:
     """Small networks for scikit-learn's digits, 50 of each class."""
-    numbers: dict[str, Any] = {"epochs": 100, "learning_rate": 3e-3, "batch_size": 50}
-    smaller = [replace(row, per_class=50, hidden=100, members=3) for row in rows()]
+    numbers: dict[str, Any] = {"epochs": 30, "learning_rate": 3e-3, "batch_size": 50}
+    smaller = [replace(row, per_class=50, hidden=100, members=2) for row in rows()]
     return tuple(replace(row, method=_with(row.method, numbers)) for row in smaller)
 
 
