@@ -140,6 +140,12 @@ def test_statistics_have_the_names_that_arviz_knows(sampler: Any) -> None:
     torch.testing.assert_close(posterior.statistics["lp"].flatten(), last)
 
 
+def test_a_single_weight_has_no_direction_to_turn_to() -> None:
+    model = credo.Model(nn.Linear(1, 1, bias=False).double(), likelihoods.Gaussian(0.5))
+    with pytest.raises(ValueError, match="at least two"):
+        credo.fit(model, (X[:, :1], Y), SHORT["mclmc"])
+
+
 @every_short
 def test_batch_norm_is_refused(sampler: Any) -> None:
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()

@@ -16,10 +16,10 @@ from credo.methods.base import Info, Kept, Sampler, Tick
 from credo.methods.checks import check_at_least, check_positive
 from credo.methods.mcmc.density import Density, refuse_running_statistics
 from credo.methods.mcmc.energy_search import EnergySearch
-from credo.methods.mcmc.isokinetic import glide, refreshed
-from credo.methods.mcmc.leapfrog import Place, WithGradient
+from credo.methods.mcmc.leapfrog import Place
 from credo.methods.mcmc.metric import Metric, unit_metric
 from credo.methods.mcmc.moments import Moments
+from credo.methods.mcmc.walk import Walk, walk
 from credo.methods.mcmc.windows import early_windows
 from credo.model import Batch, Model, Target
 from credo.posteriors import Chains
@@ -28,8 +28,6 @@ FIRST_STEP = 0.01
 """The first step, in units of the prior's scale times the root of the number of weights."""
 MOST_STEPS = 40
 """Steps of one iteration at most, while the step is still being sought."""
-RUNAWAY = 1000.0
-"""A change of the energy in one step after which a chain turns round instead."""
 
 
 @dataclass(frozen=True)
@@ -53,66 +51,6 @@ class MicrocanonicalState:
     search: EnergySearch
     metric: Metric
     moments: Moments
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Some steps of all chains.
-
-    Attributes:
-        place: where they are now.
-        direction: where they are going, (C, P).
-        search: for the step, after these steps.
-        change: mean over the steps of (change of energy)^2 / P, (C,).
-        diverging: whether a chain had to turn round, (C,).
-    """
-
-    place: Place
-    direction: Tensor
-    search: EnergySearch
-    change: Tensor
-    diverging: Tensor
-
-
-def walk(
-    density: WithGradient,
-    place: Place,
-    direction: Tensor,
-    search: EnergySearch,
-    metric: Metric,
-    count: int,
-    length: float,
-    generator: torch.Generator,
-    wished: float | None = None,
-) -> Walk:
-    """`count` steps of all chains, each followed by a little forgetting of the direction.
-
-    Args:
-        density: log density with its gradient.
-        place: where the chains are.
-        direction: unit vectors, (C, P).
-        search: holds the step.
-        metric: in which lengths are measured.
-        count: number of steps.
-        length: over which the direction is forgotten.
-        generator: of the forgetting.
-        wished: (change of energy)^2 / P that the step is tuned to; None leaves the step as it is.
-    """
-    total = torch.zeros_like(place.log_density)
-    diverging = torch.zeros_like(total, dtype=torch.bool)
-    for _ in range(count):
-        step = search.step
-        end, onward, change = glide(density, place, direction, step, metric)
-        sane = change.abs() < RUNAWAY
-        place = end.where(sane, place)
-        direction = torch.where(sane.unsqueeze(1), onward, -direction)
-        square = torch.where(sane, change.square() / direction.shape[1], 0.0)
-        total, diverging = total + square, diverging | ~sane
-        if wished is not None:
-            search = search.updated(float(square.mean()) if bool(sane.all()) else math.inf, wished)
-        noise = torch.randn(direction.shape, generator=generator, dtype=direction.dtype, device=direction.device)
-        direction = refreshed(direction, noise, step, length)
-    return Walk(place, direction, search, total / count, diverging)
 
 
 @dataclass(frozen=True)
@@ -187,6 +125,8 @@ class MCLMC(Sampler):
         flat = ravel(variables.params)
         unknown = torch.zeros_like(flat)  # the first step sees the data, and fills it in
         size = flat.shape[1]
+        if size < 2:
+            raise ValueError("MCLMC turns in the space of weights and needs at least two of them: use HMC or NUTS")
         direction = noise.normal(*flat.shape, dtype=flat.dtype, device=flat.device)
         direction = direction / torch.linalg.vector_norm(direction, dim=1, keepdim=True)
         search = EnergySearch.around(FIRST_STEP * math.sqrt(size))
