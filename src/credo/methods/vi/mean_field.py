@@ -17,7 +17,7 @@ from credo.core.trees import Params, Variables, map_tensors
 from credo.methods.base import Info, Method, Tick
 from credo.methods.checks import check_at_least, check_positive
 from credo.methods.vi.factors import uncertain_first
-from credo.methods.vi.rows import Row
+from credo.methods.vi.rows import Row, keep_memory
 from credo.methods.vi.starts import At, Start, rho_of
 from credo.model import OWN, Batch, Model, Target
 from credo.posteriors import DiagonalGaussian
@@ -148,6 +148,7 @@ class MeanField(Method):
         start = self.initial_rho or At(rho_of(self.initial_scale))
         rho = start.fill({name: mean[name] for name in self.uncertain(mean)}, noise.child("rho"))
         variables = Variables(mean, variables.buffers)
+        keep_memory()
         state = VariationalState.of(variables, rho, self.memory(variables))
         return replace(state, optimizer=self.optimizer.init(_rows(state)))
 

@@ -157,3 +157,12 @@ def _side_by_side(task: Callable[[int], None], count: int) -> None:
             work()
             for other in others:
                 other.result()
+
+
+def keep_memory() -> None:
+    """Let the C library keep the memory of a step for the next one, where it is glibc.
+
+    It gives freed blocks of some megabytes back to the system and takes them anew, page by page, at every step: as
+    dear as the arithmetic. When one block of up to 32 MiB has been taken and freed, blocks up to that size are kept.
+    """
+    torch.empty(2**25 - 2**14, dtype=torch.uint8)
