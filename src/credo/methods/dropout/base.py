@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -63,6 +64,10 @@ class DropoutMethod(Method):
 
     def steps(self, batches: int) -> int:
         return self.epochs * batches
+
+    @abstractmethod
+    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+        """The model with dropout in it, and where it is."""
 
     def ascend(self, groups: Sequence[Group], bound: Tensor, target: Target, tick: Tick) -> None:
         """Move the leaves of all groups, in place, up the bound (M,), which is on the scale of the full data."""
