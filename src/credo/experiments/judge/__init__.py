@@ -16,9 +16,9 @@ from credo.experiments.threads import one_thread
 
 ENSEMBLE, VARIATIONAL = "ensemble", "vi"
 NAMES = ("map", ENSEMBLE, VARIATIONAL)
-SETS = {Size.QUICK: 1, Size.FULL: 5}
+SETS = {Size.QUICK: 1, Size.FULL: 4}
 """Data sets of each problem."""
-DRAWS = {Size.QUICK: QUICK_DRAWS, Size.FULL: 400}
+DRAWS = {Size.QUICK: QUICK_DRAWS, Size.FULL: 300}
 """Of each of the judge's chains."""
 
 
@@ -54,12 +54,22 @@ def _claims(found: Mapping[str, Sequence[Comparison]]) -> dict[str, float]:
         return median(variational / ensemble for ensemble, variational in _each(found[name], measure))
 
     same = [ensemble - variational for ensemble, variational in _each(found[MOONS], "agreement")]
+    exact = [one.judge.agreement.averages()["total_variation"] for one in found[SINE]]
+    off = [variational for _, variational in _each(found[SINE], "total_variation")]
     return {
+        "mcmc-exact": median(far / floor for far, floor in zip(off, exact, strict=True)),
+        "mcmc-expensive": median(_cost(one) for one in found[SINE]),
         "sine-wasserstein": ratio(SINE, "relative_wasserstein"),
         "sine-variation": ratio(SINE, "total_variation"),
         "moons-variation": ratio(MOONS, "total_variation"),
         "moons-agreement": median(same),
     }
+
+
+def _cost(comparison: Comparison) -> float:
+    """Gradients that the judge takes for each one that mean-field VI takes."""
+    variational = dict(zip(NAMES, comparison.results, strict=True))[VARIATIONAL].gradients
+    return (comparison.judge.gradients or 0) / (variational or 1)
 
 
 def _each(runs: Sequence[Comparison], measure: str) -> list[tuple[float, float]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
 from torch import Tensor
 
+from credo.core.record import CredoWarning
 from credo.experiments.base import Cell, Experiment, Outcome, Progress, Size, Table, uninterrupted
+from credo.experiments.sine.entry import Entry
 from credo.experiments.sine.measures import Measures, coverage, measure, spread_of, variation
 from credo.experiments.sine.methods import (
     BAYES_BY_BACKPROP,
@@ -18,11 +21,11 @@ from credo.experiments.sine.methods import (
     MAXIMUM_LIKELIHOOD,
     MC_DROPOUT,
     VARIATIONAL_DROPOUT,
-    Entry,
     entries,
 )
 from credo.experiments.sine.pictures import Picture, draw_all
 from credo.experiments.sine.problem import Problem
+from credo.experiments.sine.samplers import HAMILTONIAN, IMPORTANCE, NO_U_TURN
 from credo.experiments.threads import one_thread
 from credo.fit import fit
 from credo.predictive import NumericPredictive
@@ -76,7 +79,10 @@ def _fit(problem: Problem, entry: Entry, seed: int, progress: Progress) -> Fitte
 
 def _predict(problem: Problem, entry: Entry, seed: int, progress: Progress, text: str) -> NumericPredictive:
     told = progress.of(text)
-    posterior = uninterrupted(fit(entry.model, (problem.x, problem.y), entry.method, seed=seed, progress=told))
+    with warnings.catch_warnings():
+        if entry.name == IMPORTANCE:  # that its weights miss the posterior is what the picture says
+            warnings.simplefilter("ignore", CredoWarning)
+        posterior = uninterrupted(fit(entry.model, (problem.x, problem.y), entry.method, seed=seed, progress=told))
     prediction = posterior.predict(problem.grid, draws=entry.draws, seed=seed)
     assert isinstance(prediction, NumericPredictive)
     return prediction
@@ -140,6 +146,7 @@ def _claims(fitted: dict[str, Fitted], again: dict[str, list[Measures]]) -> dict
     dropout, variational = again[MC_DROPOUT], again[BAYES_BY_BACKPROP]
     concrete, noisy = fitted[CONCRETE_DROPOUT].measures, fitted[VARIATIONAL_DROPOUT].measures
     return {
+        **_sampled(fitted),
         "mean-likelihood": likelihood.rmse,
         "mean-ensemble": ensemble.rmse,
         "mean-dropout": median(m.rmse for m in dropout),
@@ -155,6 +162,17 @@ def _claims(fitted: dict[str, Fitted], again: dict[str, list[Measures]]) -> dict
         "outside-dropout": fmean(m.far for m in dropout) / fmean(m.inside for m in dropout),
         "smooth-variational": median(m.outward for m in variational),
         "erratic-dropout": variation([m.far for m in dropout]) / variation([m.far for m in variational]),
+    }
+
+
+def _sampled(fitted: dict[str, Fitted]) -> dict[str, float]:
+    hamiltonian, tree = fitted[HAMILTONIAN].measures, fitted[NO_U_TURN].measures
+    return {
+        "mean-hmc": hamiltonian.rmse,
+        "inside-hmc": hamiltonian.inside,
+        "outside-hmc": hamiltonian.growth,
+        "far-nuts": tree.far / hamiltonian.far,
+        "blind-importance": float(len(set(fitted[IMPORTANCE].draws[:, 0].tolist()))),
     }
 
 

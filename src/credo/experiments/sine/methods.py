@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any
 
 from credo.experiments.base import Size
-from credo.experiments.sine.problem import MIXTURE, NOISE, keras_net, plain_net, variational_net
-from credo.likelihoods import Gaussian
+from credo.experiments.sine.entry import Entry
+from credo.experiments.sine.problem import MIXTURE, keras_net, plain_net, variational_net
+from credo.experiments.sine.samplers import samplers
 from credo.methods import (
     BayesByBackprop,
     ConcreteDropout,
     Ensemble,
     MaximumLikelihood,
     MCDropout,
-    Method,
     VariationalDropout,
 )
-from credo.model import Model
-from credo.nets import Net
-from credo.priors import Normal, Prior
+from credo.priors import Normal
 from credo.reports.style import BLUE, GREEN, ORANGE, PURPLE, RED, SKY
 
 FLAT = Normal(scale=1e6)
@@ -39,42 +36,6 @@ CONCRETE_DROPOUT = "concrete-dropout"
 VARIATIONAL_DROPOUT = "variational-dropout"
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A method with all that it needs to be run on the sine.
-
-    Attributes:
-        name: for files.
-        label: for people.
-        colour: in every figure.
-        method: with its numbers.
-        net: makes the network.
-        prior: of its weights.
-        draws: functions drawn for a prediction; None for all that the posterior has.
-        caption: what to see in its picture.
-        remark: written into the picture.
-    """
-
-    name: str
-    label: str
-    colour: str
-    method: Method
-    net: Net
-    prior: Prior
-    draws: int | None
-    caption: str
-    remark: str = ""
-
-    @property
-    def model(self) -> Model:
-        return Model(self.net, Gaussian(scale=NOISE), self.prior)
-
-    def repeated(self, runs: int) -> Entry:
-        """The same method run several times side by side, each with its own first weights and noise."""
-        draws = None if self.draws is None else self.draws * runs
-        return replace(self, method=Ensemble(self.method, runs), draws=draws)
-
-
 def entries(size: Size) -> tuple[Entry, ...]:
     """The methods. Bayes by Backprop and MC dropout have the assignment's numbers at full size."""
     full = size is Size.FULL
@@ -83,7 +44,6 @@ def entries(size: Size) -> tuple[Entry, ...]:
     variational = BayesByBackprop(epochs=1500, learning_rate=0.08, batch_size=None, initial_scale=math.log(2.0))
     likelihood = MaximumLikelihood(epochs=1500 if full else 600, learning_rate=0.01, batch_size=None)
     ensemble = Ensemble(likelihood, members=20 if full else 10)
-    short: dict[str, Any] = {"epochs": 1500 if full else 800, "learning_rate": 0.02, "batch_size": None}
     return (
         Entry(
             MAXIMUM_LIKELIHOOD,
@@ -126,6 +86,19 @@ def entries(size: Size) -> tuple[Entry, ...]:
             draws,
             "one run; doubt of the size of the noise among the data, and a smooth cone outside.",
         ),
+        *learned_dropouts(size),
+        *samplers(size),
+    )
+
+
+def learned_dropouts(size: Size) -> tuple[Entry, ...]:
+    """Dropout whose noise is learned, with numbers of ours."""
+    short: dict[str, Any] = {
+        "epochs": 1500 if size is Size.FULL else 800,
+        "learning_rate": 0.02,
+        "batch_size": None,
+    }
+    return (
         Entry(
             CONCRETE_DROPOUT,
             "Concrete dropout",
@@ -133,7 +106,7 @@ def entries(size: Size) -> tuple[Entry, ...]:
             ConcreteDropout(**short),
             keras_net,
             Normal(3.0, fan_in=True),
-            draws,
+            500,
             "one run; the learned rates fall to nothing, since each of 20 units matters too much to be dropped.",
             remark="The learned rates are nearly zero:\nthe draws are one function.",
         ),
@@ -144,7 +117,7 @@ def entries(size: Size) -> tuple[Entry, ...]:
             VariationalDropout(**short),
             keras_net,
             FLAT,
-            draws,
+            500,
             "one run; noise in proportion to each weight, its size learned.",
         ),
     )

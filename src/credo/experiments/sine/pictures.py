@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from credo.experiments.base import Figure
+from credo.experiments.sine.entry import Entry
 from credo.experiments.sine.measures import Measures, spread_of
-from credo.experiments.sine.methods import Entry
 from credo.experiments.sine.problem import EDGE, END, NOISE, Problem
 from credo.reports.figures import curves, mark_data, predictive_band, repeated_curves
 from credo.reports.style import drawing
@@ -21,6 +21,18 @@ LIMIT = 25.0
 
 SHOWN = 8
 """Single drawn functions in a picture."""
+
+APPROXIMATIONS = (
+    "Where there are data (grey) the methods follow the sine, more or less closely. What differs is outside: the "
+    "dark band is a method's own doubt about the function. Maximum likelihood has none, and concrete dropout next "
+    "to none; the ensemble's, Bayes by Backprop's and variational dropout's grows with the distance from the data; "
+    "MC dropout's depends on the run."
+)
+SAMPLERS = (
+    "Draws from the posterior itself, by chains. Hamiltonian Monte Carlo and NUTS agree: among the data the functions "
+    "hold together, outside they go on as they left, with doubt that grows. A random walk in 481 dimensions is slow to "
+    "get there, and of all draws from the prior only a handful has any weight."
+)
 
 WIDTH = "std. dev. of drawn functions (units of y)"
 
@@ -45,17 +57,20 @@ def draw_all(
         pictures: one per method.
         repeats: spread at the grid in every run of a method, (R, 1500).
     """
+    samplers = [picture for picture in pictures if picture.entry.samples]
+    others = [picture for picture in pictures if not picture.entry.samples]
     return (
-        _page(folder, problem, pictures),
+        _page(folder, problem, others, "sine.png", APPROXIMATIONS),
+        _page(folder, problem, samplers, "sine-samplers.png", SAMPLERS),
         *(_single(folder, problem, picture) for picture in pictures),
-        _spreads(folder, problem, pictures),
+        _spreads(folder, problem, others),
         _runs(folder, problem, repeats),
     )
 
 
-def _page(folder: Path, problem: Problem, pictures: Sequence[Picture]) -> Figure:
+def _page(folder: Path, problem: Problem, pictures: Sequence[Picture], name: str, caption: str) -> Figure:
     rows = (len(pictures) + 1) // 2
-    with drawing(folder / "sine.png", width=10.0, height=0.9 + 3.1 * rows) as figure:
+    with drawing(folder / name, width=10.0, height=0.9 + 3.1 * rows) as figure:
         grid = figure.subplots(rows, 2, sharex=True, sharey=True, squeeze=False)
         for axes, picture in zip(grid.flat, pictures, strict=False):
             _band(axes, problem, picture)
@@ -67,13 +82,7 @@ def _page(folder: Path, problem: Problem, pictures: Sequence[Picture]) -> Figure
             axes.set_ylabel("y")
         fullest = max(zip(pictures, grid.flat, strict=False), key=lambda pair: len(pair[0].draws))[1]
         figure.legend(*fullest.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    caption = (
-        "Where there are data (grey) the methods follow the sine, more or less closely. What differs is outside: the "
-        "dark band is a method's own doubt about the function. Maximum likelihood has none, and concrete dropout next "
-        "to none; the ensemble's, Bayes by Backprop's and variational dropout's grows with the distance from the data; "
-        "MC dropout's depends on the run."
-    )
-    return Figure("sine.png", caption)
+    return Figure(name, caption)
 
 
 def _single(folder: Path, problem: Problem, picture: Picture) -> Figure:
@@ -99,7 +108,7 @@ def _band(axes: Axes, problem: Problem, picture: Picture) -> None:
         draws.mean(0),
         (spread.square() + NOISE**2).sqrt(),
         epistemic_stddev=spread if len(draws) > 1 else None,
-        draws=draws[:SHOWN] if len(draws) > 1 else None,
+        draws=draws[:: _stride(len(draws))][:SHOWN] if len(draws) > 1 else None,
         data=(problem.x, problem.y),
         truth=problem.truth,
         colour=entry.colour,
@@ -109,6 +118,11 @@ def _band(axes: Axes, problem: Problem, picture: Picture) -> None:
     axes.set_ylim(-LIMIT, LIMIT)
     if entry.remark:
         axes.text(0.03, 0.04, entry.remark, transform=axes.transAxes, fontsize=9)
+
+
+def _stride(draws: int) -> int:
+    """From one drawn function that is shown to the next: odd, so that draws of four chains take turns."""
+    return max(1, (draws // SHOWN - 1) | 1)
 
 
 def _spreads(folder: Path, problem: Problem, pictures: Sequence[Picture]) -> Figure:
