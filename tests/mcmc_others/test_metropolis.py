@@ -69,9 +69,9 @@ def test_moments_of_a_skewed_and_correlated_target(spread: bool, landscape: Call
     method = credo.Metropolis(draws=40, warmup=60, chains=CHAINS, thin=5, spread=spread)
     posterior = credo.fit(model, data, method, seed=1)
     assert bool((z_scores(moments(chains_of(posterior)).mean(1), MOMENTS).abs() < LIMIT).all())
-    late = [row["acceptance"] for row in posterior.history[60:]]
+    late = [row["acceptance_rate"] for row in posterior.history[60:]]
     assert abs(sum(late) / len(late) - 0.234) < 0.05, "what it was adapted to, up to the last steps of learning"
-    assert posterior.statistics["acceptance"].shape == (40, CHAINS)
+    assert posterior.statistics["acceptance_rate"].shape == (40, CHAINS)
 
 
 @pytest.mark.parametrize("twin", [lenient, drifting])
@@ -190,7 +190,7 @@ def test_annealing_finds_the_higher_peak_where_a_greedy_climber_does_not(
     w = found.variables.params["weight"].flatten(1)
     arrived = int(((w - 2.0).abs() < 0.05).all(1).sum())
     assert arrived >= 18 if finds else arrived <= 2
-    assert found.history[-1]["acceptance"] > 0.1
+    assert found.history[-1]["acceptance_rate"] > 0.1
 
 
 def test_annealing_ends_at_the_posterior_mode(line: Any) -> None:

@@ -19,6 +19,8 @@ from credo.core.trees import Variables
 from credo.methods.base import Info, Kept
 
 DRAWS = "draws.bin"
+DIVERGING = "diverging"
+"""The number, 1 or 0, by which a sampler says that a step diverged."""
 PIECE = 2**20
 """Bytes that are read at a time when a file is checked."""
 
@@ -175,6 +177,7 @@ class Collector:
         self.rows, self.frozen = rows, frozen
         self.count = 0
         self.statistics: tuple[str, ...] = ()
+        self._diverged: Tensor | None = None
 
     def add(self, variables: Variables, info: Info) -> None:
         """Keep the state after a step, (M, *shape), and what the step reported of it, (M,).
@@ -188,6 +191,13 @@ class Collector:
         flat = [t.to(dtype).unsqueeze(-1).flatten(1) for t in parts.values()]
         self.rows.add(torch.cat([*flat, *numbers], dim=1).detach())
         self.count, self.statistics = self.count + 1, statistics
+        if DIVERGING in info:
+            self._diverged = info[DIVERGING].detach().sum() + (0.0 if self._diverged is None else self._diverged)
+
+    @property
+    def divergences(self) -> int | None:
+        """How many of the kept steps diverged, of all chains; None where the sampler does not say."""
+        return None if self._diverged is None else round(float(self._diverged))
 
     def mark(self) -> Mark:
         """What a checkpoint must know to go on from here; all draws survive a crash from now on."""
@@ -202,6 +212,8 @@ class Collector:
         self.count, self.statistics = mark.count, mark.statistics
         _, dtype = self._parts(variables)
         self.rows.resume(mark.count * variables.members * self._width(variables) * dtype.itemsize, mark.digest)
+        if DIVERGING in mark.statistics:
+            self._diverged = self.kept(variables).statistics[DIVERGING].sum()
 
     def kept(self, variables: Variables) -> Kept:
         """All that was kept. `variables`, those of the last state, give names, shapes and what never changes."""

@@ -23,6 +23,7 @@ class Report:
         numbers: the newest row of the history.
         last: whether the run is over, finished or not.
         draws: kept so far, of all chains together; None for a method that keeps none.
+        divergences: steps that diverged since draws are kept, of all chains; None where none can.
     """
 
     step: int
@@ -32,6 +33,7 @@ class Report:
     numbers: dict[str, float]
     last: bool = False
     draws: int | None = None
+    divergences: int | None = None
 
 
 Listener = Callable[[Report], None]
@@ -54,6 +56,8 @@ class ProgressLine:
 
 
 _HIDDEN = ("epoch", "seconds")
+_OF_CHAINS = ("acceptance_rate", "log_likelihood")
+"""What the line says of all that a sampler reports: it must leave room for the time."""
 
 
 def progress_text(name: str, report: Report) -> str:
@@ -62,14 +66,23 @@ def progress_text(name: str, report: Report) -> str:
     Example:
         >>> progress_text("MAP", Report(25, 100, 2.5, 30.0, {"epoch": 2.0, "log_likelihood": -1.5}))
         'MAP   25%  log_likelihood -1.5  0:30 elapsed, 1:30 left'
-        >>> progress_text("HMC", Report(25, 100, 25.0, 30.0, {"acceptance": 0.81}, draws=0))
-        'HMC   25%  warm-up  acceptance 0.81  0:30 elapsed, 1:30 left'
+        >>> progress_text("HMC", Report(25, 100, 25.0, 30.0, {"acceptance_rate": 0.81}, draws=0))
+        'HMC   25%  warm-up  acceptance_rate 0.81  0:30 elapsed, 1:30 left'
+        >>> progress_text("HMC", Report(75, 100, 75.0, 90.0, {"step_size": 0.1}, draws=100, divergences=2))
+        'HMC   75%  100 draws, 2 divergences  1:30 elapsed, 0:30 left'
     """
     share = report.step / max(report.total, 1)
     left = report.seconds * (1 - share) / share if share > 0 else math.nan
-    numbers = [f"{key} {value:.4g}" for key, value in report.numbers.items() if key not in _HIDDEN]
-    stage = [] if report.draws is None else ["warm-up" if report.draws == 0 else f"{report.draws} draws"]
+    shown = [key for key in report.numbers if (key not in _HIDDEN if report.draws is None else key in _OF_CHAINS)]
+    numbers = [f"{key} {report.numbers[key]:.4g}" for key in shown]
+    stage = [] if report.draws is None else [_stage(report.draws, report.divergences)]
     return "  ".join([name, f"{share:4.0%}", *stage, *numbers, f"{clock(report.seconds)} elapsed, {clock(left)} left"])
+
+
+def _stage(draws: int, divergences: int | None) -> str:
+    if draws == 0:
+        return "warm-up"
+    return f"{draws} draws" if divergences is None else f"{draws} draws, {divergences} divergences"
 
 
 def clock(seconds: float) -> str:

@@ -226,8 +226,9 @@ class Loop:
     def _tell(self, *, last: bool = False) -> None:
         if self.around.told is not None:
             rows, epoch = self.history.rows(), self.step / self.source.batches
-            newest = rows[-1] if rows else {}
-            self.around.told(Report(self.step, self.total, epoch, self.seconds, newest, last, self._kept()))
+            newest, collector = rows[-1] if rows else {}, self.around.collector
+            diverged = None if collector is None else collector.divergences
+            self.around.told(Report(self.step, self.total, epoch, self.seconds, newest, last, self._kept(), diverged))
 
     def _save(self, *, now: bool) -> None:
         """Write a checkpoint if it is time. What cannot be written does not end a run, and no broken run is kept.

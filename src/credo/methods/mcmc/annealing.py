@@ -107,7 +107,7 @@ class SimulatedAnnealing(Method):
             log_scale = log_scale + ADAPTATION * (probability - self.acceptance)
             accepted = accepted + probability / self.moves
         after = AnnealingState(terrain.named(place.flat), terrain.named(best), record, log_scale)
-        info = {"acceptance": accepted, "log_likelihood": place.log_likelihood / target.size}
+        info = {"acceptance_rate": accepted, "log_likelihood": place.log_likelihood / target.size}
         return after, info | {"log_prior": place.log_prior / target.size, "best_log_joint": record}
 
     def current(self, state: AnnealingState) -> Variables:

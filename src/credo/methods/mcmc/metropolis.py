@@ -130,7 +130,7 @@ class Metropolis(Sampler):
             accepted = accepted + probability / self.thin
         mean, variance = _followed(state, place.flat, rate) if self.spread else (state.mean, state.variance)
         after = MetropolisState(terrain.named(place.flat), log_scale, mean, variance)
-        info = {"acceptance": accepted, "log_likelihood": place.log_likelihood / target.size}
+        info = {"acceptance_rate": accepted, "log_likelihood": place.log_likelihood / target.size}
         return after, info | {"log_prior": place.log_prior / target.size}
 
     def move(self, terrain: Terrain, place: Place, jump: Tensor, uniform: Tensor) -> tuple[Place, Tensor]:

@@ -123,7 +123,7 @@ class AnnealedImportanceSampling(Method):
         astray = probability[: self.pilots].mean() - self.kernel.acceptance
         gap, power = weightless(rung.gap(place)), rung.power + torch.zeros_like(state.power)
         after = AnnealedState(terrain.named(place.flat), log_weights, gap, power, state.log_scale + ADAPTATION * astray)
-        info = {"acceptance": probability, "power": power}
+        info = {"acceptance_rate": probability, "power": power}
         return after, info | {"log_likelihood": weightless(place.log_likelihood) / target.size}
 
     def _ladder(self, tick: Tick) -> float:
