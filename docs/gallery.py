@@ -1,6 +1,6 @@
 """Draws the pictures of README and documentation anew: `make figures`.
 
-Each is a figure of an experiment, run at full size; the experiments say in their captions what to see.
+Most are figures of experiments, run at full size; the experiments say in their captions what to see.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import estimators
 from credo.experiments.base import Progress, Size
 from credo.experiments.registry import load
 from credo.experiments.runs import perform
@@ -23,6 +24,7 @@ PICTURES = {
 
 
 def main() -> None:
+    estimators.main()
     for name, files in PICTURES.items():
         with tempfile.TemporaryDirectory() as folder:
             perform(load(name), Size.FULL, Path(folder), 0, Progress())

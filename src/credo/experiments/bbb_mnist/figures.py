@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from matplotlib.ticker import LogLocator, NullFormatter
+
 from credo.experiments.base import Claim, Figure
 from credo.experiments.classifiers import EDGES, Result
-from credo.reports.style import BLACK, BLUE, COLOURS, GREY, ORANGE, drawing
+from credo.reports.style import BLACK, BLUE, COLOURS, GREY, ORANGE, SKY, drawing
 
 SHOWN = {
     "plain": ("keras-sgd-400", "sgd-400", "digits-sgd"),
@@ -72,13 +74,16 @@ def pruning(folder: Path, results: Sequence[Result]) -> Figure:
     """Error against the part of the weights that is removed."""
     with drawing(folder / "pruning.png") as figure:
         axes = figure.subplots()
-        for result, colour in zip(results, (BLUE, ORANGE, BLACK, *COLOURS), strict=False):
+        for result, colour in zip(results, (SKY, ORANGE, BLUE, BLACK, *COLOURS), strict=False):
             parts = [0.0, *(100 * float(part) for part in result.pruned)]
             values = [fmean(result.at_mean), *(fmean(errors) for errors in result.pruned.values())]
             axes.plot(parts, values, "o-", color=colour, label=result.name)
         axes.set(xlabel="weights removed, lowest signal to noise first (%)", ylabel="test error (%, log scale)")
         axes.set_yscale("log")
-        figure.legend(loc="outside upper center", ncols=3)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        figure.legend(loc="outside upper center", ncols=4)
     caption = (
         "Where training has brought the scales to their optimum, most weights say little and can go; where it has not, "
         "the ratio of signal to noise does not tell which."
