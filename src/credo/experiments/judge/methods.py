@@ -13,6 +13,7 @@ from credo.experiments.judge.problems import SINE
 from credo.methods import (
     HMC,
     MAP,
+    MCLMC,
     SGHMC,
     SGLD,
     BayesByBackprop,
@@ -103,6 +104,11 @@ def _metropolis(problem: str, size: Size) -> Method:
     return Metropolis(draws=count, warmup=count, chains=4, thin=20)
 
 
+def _microcanonical(problem: str, size: Size) -> Method:
+    count = 50 if size is Size.QUICK else 500
+    return MCLMC(draws=count, warmup=count, chains=4)
+
+
 def _importance(problem: str, size: Size) -> Method:
     return ImportanceSampling(draws=2000 if size is Size.QUICK else 50_000, lanes=1000)
 
@@ -115,6 +121,7 @@ ENTRIES = (
     Entry("concrete", "concrete dropout", ORANGE, _concrete, draws=500),
     Entry("sgld", "SGLD", SKY, _langevin),
     Entry("sghmc", "SGHMC", SKY, _stochastic),
+    Entry("mclmc", "MCLMC", SKY, _microcanonical),
     Entry("metropolis", "Metropolis", GREY, _metropolis),
     Entry("importance", "importance sampling", GREY, _importance, draws=1000),
 )

@@ -16,7 +16,7 @@ from credo.experiments.judge.comparing import Comparison, Result
 from credo.reports.figures import mark_data
 from credo.reports.style import BLACK, COLOURS, GREY, YELLOW, drawing
 
-ACROSS = 5
+ACROSS = 4
 """Panels in a row, at most."""
 
 
