@@ -97,7 +97,8 @@ class DenseSlopes:
                 slopes[step.linear.weight] = product.T.reshape(params[step.linear.weight].shape)
             else:
                 slopes[step.linear.weight] = torch.bmm(slope, left[-1].mT)
-                slope = torch.bmm(params[step.linear.weight].mT, slope)
+                weight = params[step.linear.weight].mT
+                slope = weight * slope if slope.shape[1] == 1 else torch.bmm(weight, slope)
         return slopes
 
 
