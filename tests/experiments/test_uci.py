@@ -83,14 +83,20 @@ def test_a_method_learns_the_line_on_every_split_at_once(method: str) -> None:
 
 
 def test_members_with_their_own_data_are_separate_runs() -> None:
-    """Split 2 trained beside the others is split 2 trained alone, up to its own first weights and order."""
-    splits = splits_of(small_set())
-    together = methods.METHODS["deep ensemble"]("small", splits, 0, lambda report: None)
-    doctored = splits_of(small_set())
+    """What split 2 learns beside the others does not depend on their data."""
+    splits, doctored = splits_of(small_set()), splits_of(small_set())
     doctored.x[0].zero_()  # ruin another split's data
-    beside = methods.METHODS["deep ensemble"]("small", doctored, 0, lambda report: None)
+    together, beside = (
+        Scores.of(methods.ensemble_predictions("small", s, 0.03, 0, lambda report: None), s, 0.0)
+        for s in (splits, doctored)
+    )
     torch.testing.assert_close(together.rmse[1:], beside.rmse[1:])
     assert float(beside.rmse[0]) > 2 * float(together.rmse[0])
+
+
+def test_the_best_candidate_is_the_one_with_the_best_mean_and_only_numbers() -> None:
+    assert methods._best(torch.tensor([[1.0, 2.0], [3.0, 4.0], [9.0, -9.0]])) == 1
+    assert methods._best(torch.tensor([[-1.0, -2.0], [math.nan, 4.0], [math.inf, 0.0]])) == 0
 
 
 def test_what_is_not_at_hand_is_said_and_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +111,7 @@ def test_what_is_not_at_hand_is_said_and_not_measured(tmp_path: Path, monkeypatc
 @pytest.mark.skipif("CREDO_DATA" not in os.environ, reason="CREDO_DATA does not name a folder with the UCI sets")
 def test_yacht_agrees_with_the_published_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uci, "QUICK", ("yacht",))
+    monkeypatch.setattr(methods, "DROPOUT_RATES", (0.02,))
     outcome = uci.run(Size.QUICK, tmp_path, 0, Progress())
     judged = [j for j in judge(uci.EXPERIMENT.card.claims, outcome) if j.measured is not None]
     assert [j.claim.id for j in judged if j.verdict is not Verdict.AGREES] == []
