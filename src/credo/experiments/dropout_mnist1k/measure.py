@@ -14,7 +14,7 @@ from credo.data.errors import DataError
 from credo.experiments.base import Claim, Outcome, Progress, Size, Table, uninterrupted
 from credo.experiments.dropout_mnist1k.data import Images, digits, mnist, synthetic
 from credo.experiments.dropout_mnist1k.figures import Accuracy, Look, accuracies, doubtful, keeps
-from credo.experiments.dropout_mnist1k.rows import CONCRETE, MC, Row, more_data, quick, rows
+from credo.experiments.dropout_mnist1k.rows import BASE, CONCRETE, MC, Row, more_data, quick, rows
 from credo.experiments.threads import one_thread
 from credo.fit import fit
 from credo.methods import Ensemble
@@ -25,6 +25,8 @@ DRAWS = 100
 """S of the table."""
 LOOKED = 1000
 """S of the pictures."""
+LOGGED = (1, 5, 10)
+"""Epochs whose training loss the tutorial prints."""
 SHOWN = 4
 """Test digits in the picture: two that are clear and the two with most doubt."""
 
@@ -141,8 +143,9 @@ def numbers(found: Mapping[str, Found], looks: Mapping[str, Sequence[Look]]) -> 
         measured |= {f"{name}/naive": fmean(result.naive), f"{name}/sampled": fmean(result.sampled)}
     small, large = (fmean(float(k.mean()) for k in found[n].keeps.values()) for n in (CONCRETE, f"{CONCRETE}-10000"))
     doubt = fmean(look.entropy for look in looks["synthetic"]) / fmean(look.entropy for look in looks["all"])
-    gain = fmean(found[MC].sampled) - fmean(found["base"].naive)
-    return {**measured, "gain": gain, "more-data": large - small, "doubt": doubt}
+    gain = fmean(found[MC].sampled) - fmean(found[BASE].naive)
+    losses = {f"log-{epoch}": -found[MC].posterior.history[epoch - 1]["log_likelihood"] for epoch in LOGGED}
+    return {**measured, **losses, "gain": gain, "more-data": large - small, "doubt": doubt}
 
 
 def _accuracies(found: Found, published: Mapping[str, Claim]) -> Accuracy:
