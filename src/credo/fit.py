@@ -28,6 +28,7 @@ from credo.loop.run import Loop, Surroundings
 from credo.loop.start import Start, start_tensors, started
 from credo.loop.validation import Validation
 from credo.methods.base import Method, Sampler, State, Tick
+from credo.methods.ensemble import Ensemble
 from credo.model import Model, Target
 from credo.nets.plan import Plan, measured_plan, obvious_plan
 from credo.posteriors import Posterior
@@ -188,6 +189,12 @@ def _alike(model: Model, method: Method) -> tuple[str, ...]:
 
 
 def _collector(method: Method, run: _Run, checkpoints: Checkpoints | None) -> Collector | None:
+    if isinstance(method, Ensemble) and isinstance(method.method, Sampler):
+        name = type(method.method).__name__
+        raise ValueError(
+            f"an ensemble of chains would lose their draws: give {name}(chains={method.members}, ...) in place of "
+            f"Ensemble({name}(...), members={method.members})"
+        )
     if not isinstance(method, Sampler):
         return None
     rows = InMemory() if checkpoints is None else OnDisk(checkpoints.folder)

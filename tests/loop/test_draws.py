@@ -270,6 +270,11 @@ def test_a_long_chain_has_a_short_history(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(read_tensors(tmp_path, "checkpoint.safetensors")[1]["history"]) < 2000
 
 
+def test_an_ensemble_of_chains_is_refused_rather_than_robbed_of_its_draws() -> None:
+    with pytest.raises(ValueError, match=r"lose their draws: give SGLD\(chains=3, \.\.\.\)"):
+        fit(credo.Ensemble(credo.SGLD(epochs=2), members=3))
+
+
 def test_a_number_that_some_steps_do_not_report_is_missing_there() -> None:
     collector, variables = Collector(InMemory(), ()), credo.Variables({"w": torch.ones(2, 3)})
     collector.add(variables, {"a": torch.zeros(2), "b": torch.ones(2)})

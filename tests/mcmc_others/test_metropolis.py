@@ -18,7 +18,7 @@ from credo.methods.mcmc.random_walk import Place, full_log_likelihood, walk
 from credo.nets.network import Network
 
 A = 2.0
-CHAINS = 400
+CHAINS = 300
 LIMIT = 4.0
 """Of each |z|: a right sampler fails one of the 6 with probability 4e-4."""
 
@@ -176,8 +176,8 @@ def two_peaks(w: Tensor) -> Tensor:
     return torch.logsumexp(torch.stack([near, far + 8.0]), 0)
 
 
-ANNEALING = credo.SimulatedAnnealing(sweeps=300, moves=5, temperature=30.0, schedule=credo.Geometric(1e-4))
-GREEDY = credo.SimulatedAnnealing(sweeps=300, moves=5, temperature=1e-6, schedule=credo.Constant())
+ANNEALING = credo.SimulatedAnnealing(sweeps=200, moves=5, temperature=30.0, schedule=credo.Geometric(1e-4))
+GREEDY = credo.SimulatedAnnealing(sweeps=200, moves=5, temperature=1e-6, schedule=credo.Constant())
 
 
 @pytest.mark.parametrize(("method", "finds"), [(ANNEALING, True), (GREEDY, False)], ids=["annealing", "greedy"])
@@ -194,7 +194,7 @@ def test_annealing_finds_the_higher_peak_where_a_greedy_climber_does_not(
 
 
 def test_annealing_ends_at_the_posterior_mode(line: Any) -> None:
-    found = credo.fit(line.model, line.data, credo.SimulatedAnnealing(sweeps=200, moves=8))
+    found = credo.fit(line.model, line.data, credo.SimulatedAnnealing(sweeps=120, moves=8))
     w = found.variables.params["weight"].flatten()
     assert bool(((w - line.exact.map_weights).abs() < 0.1 * line.scale).all())  # a random walk stops short of the top
 

@@ -21,7 +21,7 @@ from credo.methods.mcmc.stochastic_hmc import SGHMC
 
 LIMIT = 4.0
 """Of each |z|: a right sampler fails with probability 6e-5 for each number."""
-CHAINS, N = 1500, 10
+CHAINS, MANY, N = 500, 1000, 10
 X = torch.linspace(-1.0, 1.0, N).double().unsqueeze(1)
 Y = 0.7 * X
 NOISE = 0.5
@@ -43,12 +43,12 @@ def variance_z(w: Tensor, variance: float) -> float:
     return float((each.mean() - variance) / (each.std() / math.sqrt(len(w))))
 
 
-def langevin(rate: float, **numbers: Any) -> SGLD:
+def langevin(rate: float, chains: int = CHAINS) -> SGLD:
     """Full batches; long enough to forget the start and to draw almost independently."""
     relaxation = math.ceil(N / (rate * PRECISION))
     draws = 10
     warmup = 8 * relaxation
-    return SGLD(warmup + 2 * draws * relaxation, rate, None, draws, warmup, CHAINS, **numbers)
+    return SGLD(warmup + 2 * draws * relaxation, rate, None, draws, warmup, chains)
 
 
 def discretised(rate: float) -> float:
@@ -56,19 +56,19 @@ def discretised(rate: float) -> float:
     return 1.0 / (PRECISION * (1.0 - 0.5 * rate * PRECISION / N))
 
 
-RATES = (0.1, 0.2, 0.4)
+RATES = (0.15, 0.3, 0.6)
 
 
 def test_the_bias_of_langevin_steps_falls_with_the_step_size() -> None:
     """The precision is off by l precision / 2 N: a slope of one."""
     biases = []
     for rate in RATES:
-        w = chains_of(langevin(rate))
+        w = chains_of(langevin(rate, MANY))
         assert abs(variance_z(w, discretised(rate))) < LIMIT
-        assert abs(float((w.mean() - MEAN) / (w.mean(1).std() / math.sqrt(CHAINS)))) < LIMIT
+        assert abs(float((w.mean() - MEAN) / (w.mean(1).std() / math.sqrt(MANY)))) < LIMIT
         biases.append(1.0 - 1.0 / (PRECISION * float((w - MEAN).square().mean())))
     slope = math.log(biases[-1] / biases[0]) / math.log(RATES[-1] / RATES[0])
-    assert abs(slope - 1.0) < 0.3  # the smallest bias, 9 %, has a standard error of 1.2 %: four of them either way
+    assert abs(slope - 1.0) < 0.35  # the smallest bias, 13 %, has a standard error of 1.4 %: four of them either way
 
 
 def quieter(
@@ -161,7 +161,7 @@ def test_minibatches_are_unbiased(line: Any) -> None:
 
 def test_minibatches_find_the_same_posterior() -> None:
     """The noise of batches of half the data adds little where steps are small."""
-    w = chains_of(SGHMC(200, 0.02, 5, 60, 40, 200, friction=0.3))
+    w = chains_of(SGHMC(150, 0.02, 5, 60, 30, 100, friction=0.3))
     assert abs(float((w.mean() - MEAN) / (w.mean(1).std() / math.sqrt(len(w))))) < LIMIT
     each = (w - MEAN).square().mean(1) * PRECISION
     error = LIMIT * float(each.std()) / math.sqrt(len(w))
