@@ -44,7 +44,7 @@ METHODS: dict[str, Method] = {
     "sgld": credo.SGLD(**FAST, draws=3, chains=2, preconditioner=credo.RMSPreconditioner(floor=1.0)),
     "cyclical sghmc": credo.SGHMC(**FAST, draws=3, schedule=credo.Cyclical(cycles=2, exploration=0.5)),
     "importance sampling": credo.ImportanceSampling(draws=40, lanes=10),
-    "annealed importance sampling": credo.AnnealedImportanceSampling(particles=6, rungs=4, pilots=2),
+    "annealed importance sampling": credo.AnnealedImportanceSampling(draws=6, rungs=4, pilots=2),
 }
 
 PROBLEMS: dict[str, Callable[[], tuple[credo.Model, Tensor, Tensor]]] = {}

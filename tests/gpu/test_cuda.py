@@ -36,7 +36,7 @@ METHODS: dict[str, Method] = {
     "sgld": credo.SGLD(**NUMBERS, draws=20, chains=3, preconditioner=credo.RMSPreconditioner(floor=1.0)),
     "cyclical sghmc": credo.SGHMC(**NUMBERS, draws=20, schedule=credo.Cyclical(cycles=2)),
     "importance sampling": credo.ImportanceSampling(draws=300, lanes=100),
-    "annealed importance sampling": credo.AnnealedImportanceSampling(particles=40, rungs=120),
+    "annealed importance sampling": credo.AnnealedImportanceSampling(draws=40, rungs=120),
 }
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 

@@ -33,7 +33,7 @@ METHODS: dict[str, credo.Method] = {
     "cyclical sghmc": credo.SGHMC(epochs=4, batch_size=10, draws=4, schedule=credo.Cyclical(2, exploration=0.5)),
     "preconditioned": credo.SGLD(epochs=3, batch_size=5, preconditioner=credo.RMSPreconditioner()),
     "importance": credo.ImportanceSampling(draws=50, lanes=10),
-    "annealed": credo.AnnealedImportanceSampling(particles=30, rungs=8),
+    "annealed": credo.AnnealedImportanceSampling(draws=30, rungs=8),
     "annealing": credo.SimulatedAnnealing(sweeps=8, moves=2),
 }
 pytestmark = pytest.mark.filterwarnings("ignore:the weights miss:credo.CredoWarning")

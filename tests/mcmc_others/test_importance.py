@@ -186,7 +186,7 @@ def test_a_likelihood_that_cannot_draw_its_parameters_is_told_so(line: Any) -> N
         credo.fit(model, line.data, credo.ImportanceSampling())
 
 
-AIS = {"particles": 400, "rungs": 40, "power": 3.0}
+AIS = {"draws": 400, "rungs": 40, "power": 3.0}
 KERNELS = {"hamiltonian": Hamiltonian(leapfrogs=3), "random walk": RandomWalk(moves=10)}
 
 
@@ -204,7 +204,7 @@ def test_annealed_evidence_of_linear_regression(kernel: Any, seed: int, line: An
 
 
 def late(self: AnnealedImportanceSampling, target: Any, state: AnnealedState, batch: Any, tick: Tick) -> Any:
-    """The broken twin: particles are weighed after their move instead of before it."""
+    """The broken twin: draws are weighed after their move instead of before it."""
     after, info = right_step(self, target, state, batch, tick)
     return replace(after, log_weights=state.log_weights + (after.power - state.power) * after.gap), info
 
@@ -227,7 +227,7 @@ def test_a_tempered_path_ends_at_the_tempered_posterior() -> None:
     w = torch.linspace(-8, 8, 4001).double()
     exact = credo.exact.LinearRegression(x, y, 0.5, credo.exact.Gaussian.isotropic(1, scale=1.0))
     truth = float(torch.logsumexp(exact.log_joint(w.unsqueeze(1)) / 2.5, 0)) + math.log(16 / 4000)
-    found = credo.fit(model, (x, y), AnnealedImportanceSampling(particles=400, rungs=20), temperature=2.5).log_evidence
+    found = credo.fit(model, (x, y), AnnealedImportanceSampling(draws=400, rungs=20), temperature=2.5).log_evidence
     assert abs(found.value - truth) < 3.0 * found.standard_error
     assert found.standard_error < 0.1
 
@@ -244,7 +244,7 @@ def test_a_path_that_is_stopped_halfway_still_weighs_rightly(line: Any) -> None:
     assert abs(found.value - few.log_evidence) < LIMIT * found.standard_error
 
 
-def test_particles_without_density_weigh_nothing() -> None:
+def test_draws_without_density_weigh_nothing() -> None:
     """Counts whose rates overflow under the prior."""
     x = torch.linspace(-1, 1, 6).unsqueeze(1)
     model = credo.Model(nn.Linear(1, 1), likelihoods.Poisson(), priors.Normal(100.0))
@@ -260,7 +260,7 @@ def test_particles_without_density_weigh_nothing() -> None:
     [
         (lambda: credo.ImportanceSampling(draws=0), "draws must be"),
         (lambda: credo.ImportanceSampling(lanes=0), "lanes must be"),
-        (lambda: AnnealedImportanceSampling(particles=1), "particles must be"),
+        (lambda: AnnealedImportanceSampling(draws=1), "draws must be"),
         (lambda: AnnealedImportanceSampling(pilots=1), "pilots must be"),
         (lambda: AnnealedImportanceSampling(power=0.0), "power must be a positive number"),
         (lambda: Hamiltonian(leapfrogs=0), "leapfrogs must be"),

@@ -28,12 +28,12 @@ ADAPTATION = 0.2
 
 @dataclass(frozen=True)
 class AnnealedState:
-    """Particles and pilots, (M, ...) each.
+    """Draws and pilots, (M, ...) each.
 
     Attributes:
         variables: weights.
         log_weights: log importance weights so far, (M,).
-        gap: log posterior over prior, up to the evidence, where the particles are, (M,).
+        gap: log posterior over prior, up to the evidence, where the draws are, (M,).
         power: beta, how far they have come from prior (0) to posterior (1), (M,), the same for all.
         log_scale: log length of the kernel's steps, (M,), the same for all.
     """
@@ -47,29 +47,29 @@ class AnnealedState:
 
 @dataclass(frozen=True)
 class AnnealedImportanceSampling(Method):
-    """Particles that start in the prior and are led to the posterior by raising the likelihood to growing powers.
+    """Draws that start in the prior and are led to the posterior by raising the likelihood to growing powers.
 
     log w = sum_t (beta_t - beta_{t-1}) log p(data | w_{t-1})
     w_t from w_{t-1} by moves that leave p(w) p(data | w)^beta_t as it is
 
     Their weights are unbiased for the evidence, p(data) = E[w], whatever the number of rungs; more rungs make them
-    equal. `posterior.log_evidence` has its value and standard error. Some further particles, the pilots, are used for
-    nothing but to choose the steps of the others, which so stay independent. The particles always start in the prior:
+    equal. `posterior.log_evidence` has its value and standard error. Some further draws, the pilots, are used for
+    nothing but to choose the steps of the others, which so stay independent. The draws always start in the prior:
     `fit(start=...)` is of no use here. A run that is stopped early makes the rest of the way in one step, and says what
     that costs.
 
     Args:
-        particles: S.
+        draws: S.
         rungs: intermediate distributions; beta_t = (t / rungs)^power.
         power: how much of the work is done close to the prior, where the likelihood changes most.
         kernel: the moves: `Hamiltonian(leapfrogs)`, or `RandomWalk(moves)` without gradients.
-        pilots: particles that set the length of the steps and take no part in the result.
+        pilots: draws that set the length of the steps and take no part in the result.
 
     Example:
         >>> import torch, credo
         >>> x = torch.linspace(-1, 1, 10)[:, None]
         >>> line = credo.Model(torch.nn.Linear(1, 1), credo.likelihoods.Gaussian(0.5), credo.priors.Normal(2.0))
-        >>> posterior = credo.fit(line, (x, x), AnnealedImportanceSampling(particles=50, rungs=50))
+        >>> posterior = credo.fit(line, (x, x), AnnealedImportanceSampling(draws=50, rungs=50))
         >>> posterior.log_evidence.standard_error < 0.3
         True
 
@@ -78,14 +78,14 @@ class AnnealedImportanceSampling(Method):
 
     whole_data: ClassVar[bool] = True
 
-    particles: int = 100
+    draws: int = 100
     rungs: int = 500
     power: float = 4.0
     kernel: Kernel = Hamiltonian()
     pilots: int = 16
 
     def __post_init__(self) -> None:
-        check_at_least("particles", self.particles, 2)
+        check_at_least("draws", self.draws, 2)
         check_at_least("rungs", self.rungs, 1)
         check_at_least("pilots", self.pilots, 2)
         check_positive("power", self.power)
@@ -96,8 +96,8 @@ class AnnealedImportanceSampling(Method):
 
     @property
     def members(self) -> int:
-        """Pilots, then particles."""
-        return self.pilots + self.particles
+        """Pilots, then draws."""
+        return self.pilots + self.draws
 
     def steps(self, batches: int) -> int:
         return self.rungs

@@ -1,4 +1,4 @@
-"""Moves of annealed particles: what leaves each rung's distribution as it is."""
+"""Moves of annealed draws: what leaves each rung's distribution as it is."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Kernel(ABC):
     def move(
         self, rung: Rung, place: Place, scale: Tensor, spread: Tensor, generator: torch.Generator
     ) -> tuple[Place, Tensor]:
-        """Move all particles.
+        """Move all draws.
 
         Args:
             rung: the distribution.
