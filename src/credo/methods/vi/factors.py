@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -148,10 +148,7 @@ class Factors:
         with torch.no_grad():
             scale, strength = self._scales.row.values, weight / temperature
             felt = [self._felt(draw, pull, strength) for draw in self._draws]
-            by_mean = _attraction(self._means.row, pull.precision, strength)
             by_scale = torch.div(-weight, scale, out=self._spent())
-            for there, g in of_mean:
-                by_mean[there].add_(g)
             for there, g in of_scale:
                 by_scale[there].add_(g)
             for there, g in of_variance:
@@ -159,9 +156,10 @@ class Factors:
             for draw, slope, pairs in zip(self._draws, felt, of_draws, strict=True):
                 whole = slice(0, len(draw.noise))
                 for here, g in (*pairs, *([] if slope is None else [(whole, slope)])):
-                    self._chain(draw, here, g, by_scale, by_mean if draw.around_mean or g is slope else None)
-            for name in pull.points:
-                self._pull_point(by_mean, name, pull, strength)
+                    passed = self._chain(draw, here, g, by_scale)
+                    of_mean += passed if draw.around_mean or g is slope else []
+            of_mean += [self._pull_on_point(name, pull, strength) for name in pull.points]
+            by_mean = _gathered(of_mean, self._means.row, pull.precision, strength)
             _attract(by_scale, self._scales.row, pull.precision, strength)
             by_rho = by_scale.mul_(torch.sigmoid(self._rho.values, out=scale))
         return self._means.row.with_values(by_mean), self._rho.with_values(by_rho)
@@ -174,8 +172,9 @@ class Factors:
         place = values if draw.around_mean else values + self._centres(names)
         return pull.slope(draw.row.with_values(place)).mul_(-pull.share * strength)
 
-    def _chain(self, draw: _Draw, part: slice, g: Tensor, by_scale: Tensor, by_mean: Tensor | None) -> None:
-        """Pass a gradient by a part of a draw on to the scales behind it, and to the means if they are given."""
+    def _chain(self, draw: _Draw, part: slice, g: Tensor, by_scale: Tensor) -> list[tuple[slice, Tensor]]:
+        """Pass a gradient by a part of a draw on to the scales behind it; and where in the row it lies."""
+        passed = []
         for there, here in runs(self._rho.shapes, draw.row.shapes):
             start, stop = max(here.start, part.start), min(here.stop, part.stop)
             if start >= stop:
@@ -183,14 +182,14 @@ class Factors:
             place, own = slice(there.start + start - here.start, there.start + stop - here.start), slice(start, stop)
             inside = g[start - part.start : stop - part.start]
             by_scale[place].addcmul_(draw.noise[own], inside)
-            if by_mean is not None:
-                by_mean[place].add_(inside)
+            passed.append((place, inside))
+        return passed
 
-    def _pull_point(self, by_mean: Tensor, name: str, pull: Pull, strength: Tensor) -> None:
+    def _pull_on_point(self, name: str, pull: Pull, strength: Tensor) -> tuple[slice, Tensor]:
         assert pull.slope is not None
         place = self._means.row.chosen((name,))
         ((there, _),) = runs(self._means.row.shapes, place.shapes)
-        by_mean[there].sub_(pull.slope(place).mul_(strength))
+        return there, pull.slope(place).mul_(-strength)
 
     def _spent(self) -> Tensor | None:
         """Memory of the step that is not needed any more: new memory costs more than what is written to it."""
@@ -206,14 +205,22 @@ def _attract(gradient: Tensor, place: Row, precision: Mapping[str, float], stren
             gradient[there].addcmul_(place.values[there], strength, value=value)
 
 
-def _attraction(place: Row, precision: Mapping[str, float], strength: Tensor) -> Tensor:
-    """The same on its own."""
+def _gathered(
+    parts: Sequence[tuple[slice, Tensor]], place: Row, precision: Mapping[str, float], strength: Tensor
+) -> Tensor:
+    """The sum of gradients that each belong to a part of a row, and of what `_attract` adds."""
     each = {precision.get(name, 0.0) for name, _ in place.shapes}
-    if len(each) == 1:
-        return place.values * (strength * each.pop())
-    gradient = torch.zeros_like(place.values)
-    _attract(gradient, place, precision, strength)
-    return gradient
+    if len(each) > 1:
+        total = torch.zeros_like(place.values)
+        _attract(total, place, precision, strength)
+    elif parts and parts[0][0] == slice(0, len(place.values)):
+        total = torch.addcmul(parts[0][1], place.values, strength, value=each.pop())
+        parts = parts[1:]
+    else:
+        total = place.values * (strength * each.pop())
+    for there, g in parts:
+        total[there].add_(g)
+    return total
 
 
 def uncertain_first(mean: Params, rho: Iterable[str]) -> Params:
