@@ -36,10 +36,10 @@ def normed() -> nn.Module:
 
 
 RUNS: dict[str, tuple[Callable[[], nn.Module], credo.Method]] = {
-    "metropolis": (plain, credo.Metropolis(draws=150, warmup=150, chains=3, thin=1)),
+    "metropolis": (plain, credo.Metropolis(draws=250, warmup=250, chains=3, thin=1)),
     "sghmc": (
         normed,
-        credo.SGHMC(epochs=60, batch_size=8, draws=50, chains=2, preconditioner=credo.RMSPreconditioner()),
+        credo.SGHMC(epochs=100, batch_size=8, draws=50, chains=2, preconditioner=credo.RMSPreconditioner()),
     ),
 }
 
@@ -83,13 +83,13 @@ def main() -> None:
     name, folder = sys.argv[1], Path(sys.argv[2])
     torch.set_num_threads(1)
     assert wait(child(lambda: fit(name).save(folder / "whole"))) == 0
-    wish, chance, marks = credo.Checkpoint(folder / "run", seconds=0.005), random.Random(name), []
-    for goal in (20, 80, 170, 200, 250):
+    wish, chance, marks = credo.Checkpoint(folder / "run", seconds=0.02), random.Random(name), []
+    for goal in (20, 100, 260, 290, 320):
         number = child(lambda: fit(name, checkpoint=wish, resume=True))
         while seen(folder / "run")[0] < goal + chance.randrange(10):
             assert is_running(number), "the run was over before it was killed"
-            time.sleep(0.002)
-        time.sleep(chance.uniform(0.0, 0.01))
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0.0, 0.03))
         os.kill(number, signal.SIGKILL)
         assert wait(number) == -signal.SIGKILL
         marks.append(seen(folder / "run"))

@@ -60,7 +60,7 @@ def test_killed_in_warm_up_and_in_sampling_a_run_ends_in_the_same_bits(name: str
     assert report["finished"] == 0
     steps, kept = zip(*report["marks"], strict=True)
     assert list(steps) == sorted(steps)
-    assert steps[-1] < 300, "before the end"
+    assert steps[-1] < 500, "before the end"
     assert kept[0] == 0, "in the warm-up"
     assert 0 < kept[-2] < kept[-1], "and while draws were kept"
     nets = {
