@@ -179,6 +179,14 @@ def test_concrete_dropout_starts_from_another_posterior_and_lends_itself_to_one(
     assert third.record.finished
 
 
+def test_a_warm_posterior_drops_more() -> None:
+    x = credo.Stream(4).normal(64, 3)
+    model = credo.Model(MLP(3, 1, (16,)), likelihoods.Gaussian(0.5), priors.Normal(1.0))
+    method = credo.ConcreteDropout(epochs=100, learning_rate=1e-2)
+    cold, warm = (credo.fit(model, (x, x[:, :1]), method, temperature=t).rates["layers.3"] for t in (1.0, 20.0))
+    assert float(warm) > 2 * float(cold)
+
+
 def test_rates_fall_where_data_grow() -> None:
     """A linear function with little noise: 8 examples leave more doubt than 512."""
     found = []

@@ -54,6 +54,7 @@ class ConcreteDropout(DropoutMethod):
     The prior and the entropy fade as data grow, and rates with them where the data leave no doubt. The masks of
     training are relaxed, mask = sigmoid((logit(keep) + logit(u)) / t), so that the likelihood has a slope by the rate;
     drawn functions have hard masks of 0 and 1 / keep: these are what q is, and the relaxation is a device of training.
+    A temperature of `fit` tempers likelihood and prior, not the entropy.
 
     Args:
         sharing: `PerLayer()`, one rate for each place, or `PerUnit()`, one for each unit or channel; or their names
@@ -143,7 +144,8 @@ class ConcreteDropout(DropoutMethod):
         }
         faster = 10.0 * self.learning_rate if self.rate_learning_rate is None else self.rate_learning_rate
         groups = [Group(params, state.optimizer, self.learning_rate), Group(named, state.of_logits, faster)]
-        self.ascend(groups, torch.stack(list(parts.values())).sum(0), target, tick)
+        bound = target.temper(parts["log_likelihood"] + parts["log_prior"]) + parts["entropy"]
+        self.ascend(groups, bound, target, tick)
         with torch.no_grad():
             rates = torch.stack([torch.sigmoid(-logit).flatten(1).mean(1) for logit in logits]).mean(0)
         return state, {**{name: part.detach() / target.size for name, part in parts.items()}, "rate": rates}
