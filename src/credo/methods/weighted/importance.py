@@ -166,7 +166,7 @@ def weighed_draws(model: Model, variables: Variables, weighed: Smoothed) -> Weig
     k = torch.tensor(weighed.k, dtype=torch.float64, device=device)
     found = Weighted(model, variables, weighed.log_weights.to(device), k)
     if not found.reliable:
-        warnings.warn(found.verdicts[-1], CredoWarning, stacklevel=4)
+        warnings.warn(found.verdicts[-1], CredoWarning, stacklevel=5)
     return found
 
 
