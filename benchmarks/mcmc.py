@@ -5,7 +5,7 @@ first split of the Boston housing set (455 rows, standardised), four chains. Eff
 inputs of ArviZ's rank-normalised bulk ESS. Seconds count warm-up and sampling. What NumPyro takes for a run of two
 iterations is its compilation, and is taken off. CPU seconds are the better measure on a machine that has other work.
 
-    CREDO_DATA=... python benchmarks/mcmc.py [--noise 0.5] [--threads 1] [--device cpu] [--chains 4]
+    CREDO_DATA=... python benchmarks/mcmc.py [--noise 1.0] [--threads 1] [--device cpu] [--chains 4]
 
 NumPyro needs an environment of its own, since jax brings its own numerics:
 
@@ -100,7 +100,7 @@ def theirs(python: str, noise: float, threads: int, arguments: list[int]) -> lis
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--numpyro", help="the Python of an environment that has NumPyro")
-    parser.add_argument("--noise", type=float, default=0.5)
+    parser.add_argument("--noise", type=float, default=1.0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--chains", type=int, default=4)

@@ -167,6 +167,19 @@ def test_divergences_are_told_in_a_sentence_with_advice() -> None:
     assert sampler.collected(credo.Target(model, 12), state, Kept(variables, quiet)).notes == ()
 
 
+def test_a_step_that_was_tuned_too_early_is_told() -> None:
+    sampler, model = credo.MCLMC(draws=2, warmup=1, chains=2), line()
+    variables = model.network.initial(4, credo.Stream(0))
+
+    def notes(diverging: float, change: float) -> tuple[str, ...]:
+        statistics = {"diverging": torch.full((2, 2), diverging), "energy_variance": torch.full((2, 2), change)}
+        return sampler.collected(credo.Target(model, 12), None, Kept(variables, statistics)).notes
+
+    assert notes(0.0, 6e-4) == ()
+    assert "variance of 0.01 per step and weight, not 0.0005" in notes(0.0, 1e-2)[0]
+    assert "in 4 of 4 iterations" in notes(1.0, 1e-2)[0]
+
+
 @pytest.mark.parametrize(
     ("wrong", "word"),
     [

@@ -26,6 +26,8 @@ from credo.posteriors import Chains
 
 FIRST_STEP = 0.01
 """The first step, in units of the prior's scale times the root of the number of weights."""
+TOO_ROUGH = 5.0
+"""How much larger than wished the variance of the energy's change may be before a note says so."""
 MOST_STEPS = 40
 """Steps of one iteration at most, while the step is still being sought."""
 
@@ -186,15 +188,23 @@ class MCLMC(Sampler):
 
     def notes(self, kept: Kept) -> tuple[str, ...]:
         """What went wrong after warm-up, in sentences."""
-        diverging = kept.statistics.get("diverging")
-        bad = 0 if diverging is None else int((diverging > 0).sum())
-        if diverging is None or bad == 0:
+        diverging, change = kept.statistics.get("diverging"), kept.statistics.get("energy_variance")
+        if diverging is None or change is None:
             return ()
-        return (
-            f"in {bad} of {diverging.numel()} iterations the energy ran away and a chain turned round: the posterior "
-            f"is too curved there for steps this long; lower energy_variance (now {self.energy_variance:g}, try "
-            f"{self.energy_variance / 10:g}), or give more warmup",
-        )
+        bad, found = int((diverging > 0).sum()), float(change.mean())
+        if bad > 0:
+            return (
+                f"in {bad} of {diverging.numel()} iterations the energy ran away and a chain turned round: the "
+                f"posterior is too curved there for steps this long; lower energy_variance (now "
+                f"{self.energy_variance:g}, try {self.energy_variance / 10:g}), or give more warmup",
+            )
+        if found > TOO_ROUGH * self.energy_variance:
+            return (
+                f"the energy changed by a variance of {found:.2g} per step and weight, not {self.energy_variance:g} as "
+                "wished: the chains were still on their way when the step was tuned, and the draws are more biased "
+                "than they should be; give more warmup, or start from a trained network",
+            )
+        return ()
 
 
 def _kept(state: MicrocanonicalState) -> tuple[Metric, Moments, EnergySearch]:
