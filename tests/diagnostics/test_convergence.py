@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import credo
 from credo.core.optional import optional
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.diagnostics import Convergence, convergence
-from credo.diagnostics.convergence import remark
 from credo.likelihoods import Categorical, Gaussian, LearnedGaussian, Likelihood
 from credo.model import Model
 from credo.nets import MLP
@@ -110,6 +110,8 @@ def test_where_no_chain_moves_nothing_can_be_told() -> None:
     found = convergence(slope(torch.zeros(300, 2)), X)
     assert not found.converged
     assert found.verdict.startswith("nothing can be told: no chain has moved")
+    apart = torch.arange(2.0).expand(300, 2)
+    assert convergence(slope(apart), X).verdict.startswith("nothing can be told: no chain has moved")
     assert "the chain has not moved" in convergence(slope(torch.zeros(300, 1)), X).verdict
 
 
@@ -232,16 +234,25 @@ def test_what_is_no_chain_is_refused() -> None:
     point = Draws(Model(MLP(1, 1)), Variables({"w": torch.zeros(1, 1)}), torch.zeros(1))
     with pytest.raises(TypeError, match="this is a Draws"):
         convergence(point, X)  # type: ignore[arg-type]
-    assert remark(point, X) is None
 
 
-def test_a_run_is_remarked_at_a_few_training_inputs() -> None:
-    many = torch.linspace(0.1, 2.0, 100, dtype=torch.float64)[:, None]
-    assert str(remark(slope(normal(500, 4)), many)).startswith("at 16 of the training inputs, converged")
-    assert str(remark(slope(normal(500, 4)), many[:2])).startswith("at 2 of the training inputs")
+def test_no_run_ends_in_silence() -> None:
+    (told,) = slope(normal(500, 4), {"log_likelihood": normal(500, 4, name="told")}).notes
+    assert "by the log likelihood of the data: converged" in told
+    apart = normal(500, 4, name="told") + torch.tensor([0.0, 0.0, 3.0, 3.0])
+    assert "not yet" in slope(normal(500, 4), {"log_likelihood": apart}).notes[0]
+    assert "at least 4 are needed" in slope(normal(1, 4), {"log_likelihood": normal(1, 4)}).notes[0]
+    assert slope(normal(500, 4)).notes == ()  # there is nothing to tell it by
 
 
-def test_without_arviz_a_run_is_remarked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_tells_how_far_it_is() -> None:
+    x = torch.linspace(-1, 1, 10, dtype=torch.float64)[:, None]
+    model = Model(nn.Linear(1, 1).double(), Gaussian(scale=0.5))
+    notes = credo.fit(model, (x, 2 * x), credo.HMC(draws=5, warmup=10)).notes
+    assert any("chains, by the log likelihood of the data: " in note for note in notes)
+
+
+def test_without_arviz_a_run_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def hidden(name: str, *rest: Any, **more: Any) -> Any:
@@ -250,7 +261,7 @@ def test_without_arviz_a_run_is_remarked_all_the_same(monkeypatch: pytest.Monkey
         return real(name, *rest, **more)
 
     monkeypatch.setattr("importlib.import_module", hidden)
-    said = str(remark(slope(normal(500, 4)), X))
+    (said,) = slope(normal(500, 4), {"log_likelihood": normal(500, 4)}).notes
     assert "not known" in said
     assert "credo[mcmc]" in said
     with pytest.raises(ImportError, match=r"pip install 'credo\[mcmc\]'"):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from credo.core.convergence import verdict_on
 from credo.core.optional import optional
 from credo.core.trees import Variables
 from credo.posteriors.base import Posterior
 from credo.posteriors.draws import Draws
 from credo.posteriors.functions import Functions
+
+LOG_LIKELIHOOD = "log_likelihood"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,24 @@ class Chains(Posterior):
     def by_chain(self, values: Tensor) -> Tensor:
         """Values per draw, (T * C, ...), as ArviZ wants them: (C, T, ...)."""
         return values.reshape(self.length, self.chains, *values.shape[1:]).transpose(0, 1)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was noticed in the run, and whether the chains agree, so that no run ends in silence about it."""
+        return (*self.record.notes, *self._verdicts)
+
+    @cached_property
+    def _verdicts(self) -> tuple[str, ...]:
+        """The verdict by the log likelihood of the draws: a property of the functions, whatever the weights' order."""
+        if LOG_LIKELIHOOD not in self.statistics:
+            return ()
+        values = self.statistics[LOG_LIKELIHOOD].T.double().cpu().numpy()
+        try:
+            verdict = verdict_on(values[:, :, None, None])
+        except ImportError as error:
+            return (f"whether the chains have converged is not known: {error}",)
+        asked = "credo.diagnostics.convergence(posterior, x) judges them by their predictions"
+        return (f"chains, by the log likelihood of the data: {verdict} ({asked})",)
 
     def to_arviz(self) -> Any:
         """All draws and statistics as ArviZ holds them: weights by name (C, T, *shape), statistics (C, T).
