@@ -181,12 +181,14 @@ def _of_one(arviz: Any, values: NDArray[np.float64]) -> tuple[float, float, floa
 
 def still(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which chains never change any of the values (C, T, B, V), (C,)."""
-    return ~(values != values[:, :1]).any((1, 2, 3))
+    same: NDArray[np.bool_] = np.all(values == values[:, :1], axis=(1, 2, 3))
+    return same
 
 
 def broken(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which chains have a value that is not finite, (C,)."""
-    return ~np.isfinite(values).all((1, 2, 3))
+    wild: NDArray[np.bool_] = np.any(~np.isfinite(values), axis=(1, 2, 3))
+    return wild
 
 
 def verdict_on(values: NDArray[np.float64]) -> str:
