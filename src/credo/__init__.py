@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from credo import exact, likelihoods, metrics, nets, priors
+from credo import diagnostics, exact, likelihoods, metrics, nets, priors
 from credo.core.optimizers import SGD, Adam, Constant, Cosine, StepDecay
 from credo.core.rng import Stream
 from credo.core.schedules import Cyclical, Geometric, Polynomial
@@ -93,6 +93,7 @@ __all__ = [
     "Target",
     "Variables",
     "VariationalDropout",
+    "diagnostics",
     "exact",
     "fit",
     "likelihoods",
