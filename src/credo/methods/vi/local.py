@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -52,6 +53,10 @@ class _Local(torch.autograd.Function):
         rows, spreads = g.flatten(0, -2), of_variance.flatten(0, -2)
         of_bias, of_spread = (t.sum(0) if b else None for t, b in zip((rows, spreads), ctx.biases, strict=True))
         return of_x, rows.mT @ x.flatten(0, -2), of_bias, spreads.mT @ squares.flatten(0, -2), of_spread, None
+
+
+# torch asks for it at every call, and to work it out takes as long as a small product of matrices
+_Local.forward.__signature__ = signature(_Local.forward)  # type: ignore[attr-defined]
 
 
 def _root(variance: Tensor) -> Tensor:
