@@ -56,6 +56,22 @@ def test_rates_by_the_name_of_a_layer() -> None:
     assert rates(fitted(plain, chosen)) == {"layers.1": 0.05, "layers.3": 0.3, "layers.5": 0.3}
 
 
+def test_dropout_by_a_function_has_a_name_too() -> None:
+    class Functional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 8), nn.Linear(8, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(nn.functional.dropout(self.first(x).relu(), 0.2, self.training))
+
+    assert rates(fitted(Functional(), credo.MCDropout(**FAST))) == {"forward": 0.2}
+    assert rates(fitted(Functional(), credo.MCDropout(rate={"second": 0.4}, **FAST))) == {"forward": 0.4}
+    assert list(fitted(Functional(), credo.ConcreteDropout(**FAST)).rates) == ["forward"]
+    with pytest.raises(TypeError, match="rate must be a number or a mapping"):
+        credo.MCDropout(rate="0.1")
+
+
 def test_a_pattern_that_means_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"pattern 'head\.\*'.*layers\.3"):
         fitted(MLP(3, 1, (8,)), credo.MCDropout(rate={"layers.3": 0.1, "head.*": 0.2}, **FAST))

@@ -52,7 +52,8 @@ class Site:
         per_example: how many entries of that axis belong to one example.
         rate: probability that a unit is dropped.
         alpha: alpha dropout (for SELU) rather than the ordinary kind.
-        name: of the module in which it happens; another place in the same module is called name:2, and so on.
+        name: of the module in which it happens ("forward" for the network itself); another place in the same module is
+            called name:2, and so on.
         fed: the layer whose inputs are dropped; None where no layer, or something else, takes them.
     """
 
@@ -71,6 +72,11 @@ class Site:
         shape = list(self.shape)
         shape[self.batch_axis] = 1 if examples is None else examples * self.per_example
         return tuple(shape)
+
+    @property
+    def told(self) -> str:
+        """The place, for a person."""
+        return self.name if self.fed is None or self.fed.layer == self.name else f"{self.name} (for {self.fed.layer})"
 
     def matches(self, pattern: str) -> bool:
         """Whether a pattern means this place: by the name of the module that drops, or of the layer it drops for."""

@@ -27,6 +27,8 @@ _ZERO_STAYS_ZERO = {
     *(f"{kind}_pool{axes}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for axes in (1, 2, 3)),
 }
 """Functions behind which a dropped unit is still zero, so that the next layer does not feel it."""
+ROOT = "forward"
+"""What the module itself is called where it drops by a function in its forward pass."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class _Recorder(TorchFunctionMode):
         x, rate = input_and_rate(func, args, kwargs)
         if rate == 0.0:
             return x
-        call = _Call(_mask_shape(func, x), rate, func is F.alpha_dropout, self.path[-1] if self.path else "")
+        call = _Call(_mask_shape(func, x), rate, func is F.alpha_dropout, self.path[-1] or ROOT)
         self.calls.append(call)
         result = x.clone()  # not x itself, which may go on undropped elsewhere
         earlier = self.dropped.get(id(x), (x, []))[1]

@@ -69,6 +69,10 @@ class MCDropout(DropoutMethod):
         super().__post_init__()
         object.__setattr__(self, "drops", _resolved(self.drops))
         for value in self.rate.values() if isinstance(self.rate, Mapping) else (self.rate,):
+            if value is not None and not isinstance(value, int | float):
+                raise TypeError(
+                    f"rate must be a number or a mapping from names of layers to numbers, got {self.rate!r}"
+                )
             if value is not None:
                 check_rate("rate", value)
         if self.length_scale is not None:

@@ -46,7 +46,7 @@ def placed(model: Model, x: Tensor, rate: Rate, drops: Drops) -> tuple[Model, tu
 def _check_patterns(rates: tuple[tuple[str, float], ...], sites: tuple[Site, ...], network: Network) -> None:
     for pattern, _ in rates:
         if not any(site.matches(pattern) for site in sites):
-            names = [site.name for site in sites] or [name for name, _ in weight_layers(network.module)]
+            names = [site.told for site in sites] or [name for name, _ in weight_layers(network.module)]
             raise ValueError(
                 f"rate has the pattern {pattern!r}, which means none of the layers at which the network drops or could "
                 f"drop: {', '.join(names)}"
@@ -63,5 +63,5 @@ def _put(drops: Drops) -> str:
 
 
 def _listed(sites: tuple[Site, ...]) -> str:
-    shown = [f"{site.rate:g} at {site.name or 'the whole network'}" for site in sites[:8]]
+    shown = [f"{site.rate:g} at {site.told}" for site in sites[:8]]
     return ", ".join(shown) + (f" and {len(sites) - 8} more" if len(sites) > 8 else "")
