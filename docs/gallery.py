@@ -11,20 +11,35 @@ from pathlib import Path
 
 import estimators
 from credo.experiments.base import Progress, Size
+from credo.experiments.judge.comparing import compare
+from credo.experiments.judge.methods import ENTRIES, FULL_DRAWS, the_judge
+from credo.experiments.judge.pictures import draw
+from credo.experiments.judge.problems import CONTESTS
 from credo.experiments.registry import load
 from credo.experiments.runs import perform
+from credo.experiments.threads import one_thread
 
 ASSETS = Path(__file__).parent / "assets"
 PICTURES = {
     "coin": ("beliefs.png",),
     "line": ("posterior.png", "prediction.png", "mean_field.png"),
-    "sine": ("sine.png", "sine-spread.png", "sine-runs.png"),
+    "sine": ("sine.png", "sine-samplers.png", "sine-spread.png", "sine-runs.png"),
 }
 """Pictures by the experiment that draws them."""
 
 
+def compared() -> None:
+    """What `credo compare` draws: every method beside the judge."""
+    for name, contest in CONTESTS.items():
+        with tempfile.TemporaryDirectory() as folder, one_thread():
+            found = compare(contest(0), the_judge(FULL_DRAWS), ENTRIES, Size.FULL, 0, Progress())
+            shutil.copyfile(Path(folder) / draw(Path(folder), found).path, ASSETS / f"compare-{name}.png")
+            print(f"compare {name}: assets/compare-{name}.png")
+
+
 def main() -> None:
     estimators.main()
+    compared()
     for name, files in PICTURES.items():
         with tempfile.TemporaryDirectory() as folder:
             perform(load(name), Size.FULL, Path(folder), 0, Progress())
