@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from credo.core.arrays import tensor
-from credo.core.trees import take
 from credo.core.pareto import pareto_k
+from credo.core.trees import take
 from credo.posteriors import DiagonalGaussian
 
 GOOD, USABLE = 0.5, 0.7
