@@ -181,6 +181,20 @@ def test_some_of_the_inputs() -> None:
     assert found.at(torch.tensor([0, 2])).averages()["wasserstein"] == pytest.approx(0.0, abs=1e-9)
 
 
+def test_a_method_that_broke_down_agrees_nowhere() -> None:
+    broken = torch.tensor([[[0.0], [torch.nan]]])
+    found = agreement(*(predictive(Poisson(), each, {}, torch.zeros(1)) for each in (broken, torch.zeros(1, 2, 1))))
+    assert found.total_variation.isnan().squeeze(1).tolist() == [False, True]
+    classes = agreement(
+        *(
+            predictive(Categorical(), each, {}, torch.zeros(1))
+            for each in (broken.expand(1, 2, 2), torch.zeros(1, 2, 2))
+        )
+    )
+    assert isinstance(classes, ClassAgreement)
+    assert classes.same_label.tolist() == [True, False]
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     classes: Tensor = torch.zeros(1, 1, 1)
     with pytest.raises(ValueError, match="predict the same inputs"):

@@ -126,16 +126,25 @@ def agreement(prediction: Predictive, reference: Predictive) -> Agreement:
 def _of_classes(p: ClassPredictive, q: ClassPredictive) -> ClassAgreement:
     apart = (p.probs.double() - q.probs.to(p.probs).double()).abs()
     separate = isinstance(p.likelihood, Bernoulli)  # each target has two classes, of which one is given
-    return ClassAgreement(apart if separate else 0.5 * apart.sum(-1), p.label == q.label.to(p.label))
+    variation = apart if separate else 0.5 * apart.sum(-1)
+    return ClassAgreement(variation, (p.label == q.label.to(p.label)) & variation.isfinite())
 
 
 def _of_numbers(p: NumericPredictive, q: NumericPredictive) -> NumericAgreement:
-    parts = [_distances(p, q, slice(start, start + 1)) for start in range(len(p))]
+    parts = [_distances_or_nan(p, q, slice(start, start + 1)) for start in range(len(p))]
     variation, wasserstein = (torch.cat(part) for part in zip(*parts, strict=True))
     mean, stddev = q.mean.double(), q.stddev.double()
     return NumericAgreement(
         variation, wasserstein, (p.mean.to(q.mean).double() - mean) / stddev, p.stddev.to(stddev) / stddev, stddev
     )
+
+
+def _distances_or_nan(p: NumericPredictive, q: NumericPredictive, rows: slice) -> tuple[Tensor, Tensor]:
+    """Distances at some inputs; NaN where a method has run into numbers that are not finite."""
+    if all(bool(one.draws[:, rows].isfinite().all()) for one in (p, q)):
+        return _distances(p, q, rows)
+    unknown = torch.full(p.mean[rows].shape, torch.nan, dtype=torch.float64)
+    return unknown, unknown
 
 
 def _distances(p: NumericPredictive, q: NumericPredictive, rows: slice) -> tuple[Tensor, Tensor]:
