@@ -67,6 +67,16 @@ def test_what_must_change_is_a_sentence(command: Command, tmp_path: Path, argume
     assert "Traceback" not in result.output
 
 
+def test_without_arviz_the_judge_is_not_even_asked(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(package: str, extra: str) -> None:
+        raise ImportError(f"this needs {package}, which is not installed: pip install 'credo[{extra}]'")
+
+    monkeypatch.setattr("credo.experiments.judge.comparing.optional", missing)
+    result = command("compare", "moons", "--quick")
+    assert result.exit_code == 2
+    assert "pip install 'credo[mcmc]'" in " ".join(result.stderr.split())
+
+
 @contextmanager
 def interrupting(console: Console) -> Iterator[Progress]:
     """Press Ctrl-C at the first sign of the judge."""

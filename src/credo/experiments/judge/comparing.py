@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from credo.core.optional import optional
 from credo.core.record import CredoWarning
 from credo.diagnostics.agreement import Agreement, agreement
 from credo.diagnostics.convergence import Convergence, convergence
@@ -90,6 +91,7 @@ def compare(
         progress: is told how far the work is.
         checkpoint: folder of the judge's run, which goes on if it was interrupted, and is not repeated when it is done.
     """
+    _check_arviz()
     data, told = (contest.x, contest.y), progress.of(f"{contest.name}: the judge, {type(method).__name__}")
     chains = fit(contest.model, data, method, seed=seed, progress=told, checkpoint=checkpoint, resume=bool(checkpoint))
     posterior = uninterrupted(chains)
@@ -101,6 +103,14 @@ def compare(
     own = _result("the judge: HMC", "", contest, method, posterior, reference, floor)
     results = [_of_entry(contest, entry, size, seed, progress, reference) for entry in entries]
     return Comparison(contest, own, judged, tuple(results))
+
+
+def _check_arviz() -> None:
+    """Say what is missing before the long run and not after it."""
+    try:
+        optional("arviz", "mcmc")
+    except ImportError as error:
+        raise ValueError(f"the judge's chains could not be judged: {error}") from None
 
 
 def _of_entry(
