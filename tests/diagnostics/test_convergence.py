@@ -224,6 +224,13 @@ def test_many_draws_and_inputs_are_judged_a_few_at_a_time(monkeypatch: pytest.Mo
     assert sizes == [1, 1, 1]
 
 
+def test_chains_that_nearly_agree_are_told_to_go_on() -> None:
+    enough = torch.full((1, 1), 900.0)
+    found = Convergence(torch.full((1, 1), 1.02), enough, enough, enough, 4, 500)
+    assert not found.converged
+    assert "twice as many draws will tell" in found.verdict
+
+
 def test_many_chains_need_no_more_draws_than_four() -> None:
     empty = torch.empty(0)
     assert Convergence(empty, empty, empty, empty, 4, 100).wanted_draws == 400

@@ -129,13 +129,15 @@ class Convergence:
         advice = []
         if self.still:
             advice.append(f"{_named(self.still)} did not move: start again with another seed or a smaller step size")
-        if self.more_draws and self.worst_r_hat < APART:
-            advice.append(f"about {self.more_draws} more draws per chain are needed")
-        elif self.worst_r_hat >= R_HAT:
+        if self.worst_r_hat >= APART:
             advice.append(
                 "the chains disagree: a longer warm-up helps if they are on their way to one place, and nothing does "
                 "if they sit in separate modes"
             )
+        elif self.more_draws:
+            advice.append(f"about {self.more_draws} more draws per chain are needed")
+        elif self.worst_r_hat >= R_HAT:
+            advice.append(f"R-hat should be below {R_HAT}: twice as many draws will tell whether the chains agree")
         if self.divergences > RARE * self.chains * self.length:
             advice.append(
                 f"{self.divergences} trajectories diverged: raise target_acceptance or warmup, or take a narrower prior"
