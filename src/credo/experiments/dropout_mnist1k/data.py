@@ -29,6 +29,11 @@ class Images:
     def pixels(self) -> int:
         return self.x[0].numel()
 
+    @property
+    def per_class(self) -> int:
+        """Images of each class to learn from."""
+        return len(self.x) // 10
+
 
 def mnist(per_class: int) -> Images:
     """The first `per_class` images of each class of MNIST's training set, and images 100 to 199 of each to test.

@@ -67,7 +67,7 @@ def run(claims: tuple[Claim, ...], size: Size, folder: Path, seed: int, progress
     progress.say("drawing figures")
     published = {claim.id: claim for claim in claims} if full else {}
     figures = (
-        accuracies(folder, [_accuracies(f, published) for f in found.values()]),
+        accuracies(folder, [_accuracies(f, published) for f in found.values() if f.row.per_class == data.per_class]),
         keeps(folder, {_size(f.row): f.keeps for f in found.values() if f.keeps}),
         *doubtful(folder, looks),
     )
@@ -151,7 +151,8 @@ def numbers(found: Mapping[str, Found], looks: Mapping[str, Sequence[Look]]) -> 
 def _accuracies(found: Found, published: Mapping[str, Claim]) -> Accuracy:
     name = found.row.name
     claims = (published.get(f"{name}/naive"), published.get(f"{name}/sampled"))
-    return Accuracy(f"{found.row.label},\n{_size(found.row)}", found.naive, found.sampled, claims)
+    sampled = [] if isinstance(found.posterior, Draws) else found.sampled
+    return Accuracy(found.row.label, found.naive, sampled, claims)
 
 
 def _size(row: Row) -> str:
