@@ -78,7 +78,8 @@ class Functions:
         """Fill in the functions of one member, whose weights they share; a block of masks at a time."""
         assert self.masks is not None
         network, device = self.model.network, self.variables.device
-        own, keeps = self.variables.take([member]), self._keeps(member, sites)
+        own = self.variables if self.variables.members == 1 else self.variables.take([member])
+        keeps = self._keeps(member, sites)
         block = max(1, MASK_ENTRIES // sum(math.prod(site.mask_shape(None)) for site in sites))
         plan = drawing_plan(network.module, min(block, len(outputs)), device.type == "cpu")
         for b in _slices(len(outputs), block):
