@@ -113,7 +113,12 @@ def fit(
         plan=f"{chosen.value} ({reason})",
         seconds=ending.seconds,
         finished=ending.unfinished is None,
-        notes=(*run.notes, *ending.notes, *(note for note in (flat, ending.unfinished) if note)),
+        notes=(
+            *run.notes,
+            *posterior.record.notes,
+            *ending.notes,
+            *(note for note in (flat, ending.unfinished) if note),
+        ),
         history=ending.history,
     )
     return replace(posterior, record=record)
@@ -240,7 +245,7 @@ def _plan(wish: Plan | None, run: _Run, method: Method, state: State, streams: S
 
     def attempt(plan: Plan) -> None:
         copied = map_tensors(lambda _, t: t.clone(), state)
-        method.step(run.target.with_plan(plan), copied, batch, tick)
+        method.attempt(run.target.with_plan(plan), copied, batch, tick)
         if run.variables.device.type == "cuda":
             torch.cuda.synchronize(run.variables.device)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import credo
-from credo import exact, likelihoods, priors
+from credo import exact, likelihoods, nets, priors
 from credo.methods.base import Kept
 
 SAMPLERS: dict[str, Any] = {
@@ -165,6 +165,32 @@ def test_divergences_are_told_in_a_sentence_with_advice() -> None:
     assert "max_depth=10" in second
     quiet = {"diverging": torch.zeros(2, 2), "tree_depth": torch.full((2, 2), 3.0)}
     assert sampler.collected(credo.Target(model, 12), state, Kept(variables, quiet)).notes == ()
+
+
+def test_what_went_wrong_reaches_the_user_and_the_folder(tmp_path) -> None:
+    x = torch.linspace(-1, 1, 40)[:, None]
+    model = credo.Model(nets.MLP(1, 1, (8,)), likelihoods.Gaussian(0.5))
+    posterior = credo.fit(model, (x, x.sin()), credo.NUTS(draws=10, warmup=50, chains=2, max_depth=1))
+    assert sum("max_depth=1" in note for note in posterior.notes) == 1
+    assert len(set(posterior.notes)) == len(posterior.notes)
+    posterior.save(tmp_path / "run")
+    assert credo.load(tmp_path / "run").notes == posterior.notes
+
+
+def test_a_plan_is_chosen_by_a_gradient_and_not_by_whole_trajectories(monkeypatch) -> None:
+    calls: list[int] = []
+    plain = credo.NUTS.step
+
+    def counted(self, *args):
+        calls.append(1)
+        return plain(self, *args)
+
+    monkeypatch.setattr(credo.NUTS, "step", counted)
+    net = torch.nn.Sequential(torch.nn.Conv1d(1, 2, 3), torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(8, 1))
+    x = credo.Stream(0).normal(12, 1, 6)
+    posterior = credo.fit(net, (x, x.sum((1, 2))), credo.NUTS(draws=2, warmup=3, chains=2, max_depth=2))
+    assert posterior.length == 2
+    assert len(calls) == 5
 
 
 def test_a_step_that_was_tuned_too_early_is_told() -> None:

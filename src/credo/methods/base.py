@@ -96,6 +96,10 @@ class Method(ABC):
     def step(self, target: Target, state: State, batch: Batch, tick: Tick) -> tuple[State, Info]:
         """One step of all members. The tensors of the old state are consumed: they may be overwritten."""
 
+    def attempt(self, target: Target, state: State, batch: Batch, tick: Tick) -> None:
+        """As much of a step as tells how long steps take: what an execution plan is chosen by."""
+        self.step(target, state, batch, tick)
+
     def summary(self, target: Target, state: State, noise: Stream) -> Info:
         """What a person is told of the state at the end of an epoch, beside what the steps told; no step needs it."""
         return {}

@@ -54,6 +54,9 @@ class Ensemble(Method):
     def step(self, target: Target, state: State, batch: Batch, tick: Tick) -> tuple[State, Info]:
         return self.method.step(target, state, batch, tick)
 
+    def attempt(self, target: Target, state: State, batch: Batch, tick: Tick) -> None:
+        self.method.attempt(target, state, batch, tick)
+
     def summary(self, target: Target, state: State, noise: Stream) -> Info:
         return self.method.summary(target, state, noise)
 

@@ -161,6 +161,12 @@ class HamiltonianSampler(Sampler):
         following = HamiltonianState(variables, after.log_density, after.gradient, adaptation, extra)
         return following, {**moved.info(state.adaptation.search.step), "log_likelihood": log_likelihood}
 
+    def attempt(self, target: Target, state: HamiltonianState, batch: Batch, tick: Tick) -> None:
+        """One gradient: a whole trajectory has up to a thousand of them."""
+        density = Density(target, batch, state.variables)
+        with torch.no_grad():
+            density.with_gradient(density.flat(state.variables.params))
+
     def current(self, state: HamiltonianState) -> Variables:
         return state.variables
 
