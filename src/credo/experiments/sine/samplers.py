@@ -48,7 +48,7 @@ def samplers(size: Size) -> tuple[Entry, ...]:
             NO_U_TURN,
             "NUTS",
             PURPLE,
-            NUTS(draws=200, warmup=200, chains=4) if full else NUTS(draws=10, warmup=40, chains=4, max_depth=6),
+            NUTS(draws=200, warmup=200, chains=4) if full else NUTS(draws=30, warmup=50, chains=4, max_depth=6),
             "as Hamiltonian Monte Carlo, with trajectories that find their length themselves.",
         ),
         _entry("sgld", "SGLD", SKY, _langevin(full), "gradient steps with noise: near, where steps are small enough."),
