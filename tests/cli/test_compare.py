@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from rich.console import Console
 from typer.testing import Result
@@ -52,7 +53,9 @@ def test_json_is_all_there_is_on_the_standard_output(command: Command, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["sinus"], "there is no problem 'sinus' to compare on: there are sine, moons"),
+        (["sinus"], "there is no problem 'sinus' to compare on: there are sine, moons, or a CSV file with --target"),
+        (["houses.csv"], "--target must say which column"),
+        (["houses.csv", "-t", "price"], "houses.csv"),
         (["moons", "--methods", "map,ensembel"], "did you mean ensemble?"),
         (["moons", "--draws", "3"], "--draws must be at least 4"),
         (["moons", "--methods", ","], "--methods names no method"),
@@ -65,6 +68,24 @@ def test_what_must_change_is_a_sentence(command: Command, tmp_path: Path, argume
     assert result.exit_code == 2
     assert sentence in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(("target", "drop"), [("y", "kind"), ("kind", "y")])
+def test_a_table(command: Command, table: pd.DataFrame, tmp_path: Path, target: str, drop: str) -> None:
+    table.drop(columns=drop).to_csv("table.csv", index=False)
+    result = command("compare", "table.csv", "-t", target, "--quick", "--draws", 4, "--methods", "map", "--json")
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert data["problem"] == "table"
+    assert 0.0 <= data["methods"][1]["inside"]["total_variation"] < data["methods"][1]["outside"]["total_variation"]
+    assert (tmp_path / "runs" / "compare-table" / "table.png").exists()
+
+
+def test_a_table_too_long_for_a_judge(command: Command, table: pd.DataFrame) -> None:
+    pd.concat([table] * 22, ignore_index=True).to_csv("table.csv", index=False)
+    result = command("compare", "table.csv", "-t", "y")
+    assert result.exit_code == 2
+    assert "a sample of at most 2000" in " ".join(result.stderr.split())
 
 
 def test_without_arviz_the_judge_is_not_even_asked(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from credo.cli.contests import contest_of
 from credo.cli.display import answers, plain_warnings, progress, remarks
 from credo.cli.main import INTERRUPTED, complain
 from credo.core.storage import SCHEMA, StorageError, environment, write_folder
@@ -31,8 +32,12 @@ app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptio
 @app.command()
 def compare(
     name: Annotated[
-        str, typer.Argument(help=f"Which problem: {' or '.join(CONTESTS)}.", autocompletion=lambda: list(CONTESTS))
+        str,
+        typer.Argument(
+            help=f"Which problem: {', '.join(CONTESTS)}, or a CSV file.", autocompletion=lambda: list(CONTESTS)
+        ),
     ],
+    target: Annotated[str | None, typer.Option("--target", "-t", help="Column to predict, for a file.")] = None,
     methods: Annotated[str, typer.Option(help="Names with commas between them.", show_default="all")] = ",".join(
         entry.name for entry in ENTRIES
     ),
@@ -62,9 +67,11 @@ def compare(
         credo compare moons --methods ensemble,vi --quick
 
         credo compare sine --draws 2000 --out runs/long --json
+
+        credo compare houses.csv --target price --quick
     """
-    folder = out or Path("runs") / f"compare-{name}"
-    comparison, figure = _compared(name, methods, draws, quick, folder, seed, remarks(quiet))
+    folder = out or Path("runs") / f"compare-{Path(name).stem}"
+    comparison, figure = _compared(name, target, methods, draws, quick, folder, seed, remarks(quiet))
     data = as_data(comparison, figure, seed)
     table = comparison_table(comparison)
     page = f"# {table.title}\n\n{markdown(table)}\n\n{table.note}\n\n![{figure.caption}]({figure.path})\n"
@@ -77,10 +84,15 @@ def compare(
 
 
 def _compared(
-    name: str, methods: str, draws: int | None, quick: bool, folder: Path, seed: int, console: Console
+    name: str,
+    target: str | None,
+    methods: str,
+    draws: int | None,
+    quick: bool,
+    folder: Path,
+    seed: int,
+    console: Console,
 ) -> tuple[Comparison, Figure]:
-    if name not in CONTESTS:
-        raise ValueError(f"there is no problem {name!r} to compare on: there are {', '.join(CONTESTS)}")
     if draws is not None and draws < 4:
         raise ValueError(f"--draws must be at least 4, got {draws}: of fewer nothing can be told")
     size = Size.QUICK if quick else Size.FULL
@@ -89,14 +101,15 @@ def _compared(
         raise ValueError(f"--methods names no method: there are {', '.join(entry.name for entry in ENTRIES)}")
     entries = chosen(names)
     count = draws or (QUICK_DRAWS if quick else FULL_DRAWS)
-    checkpoint = folder / f"judge-{name}-{count}-{seed}"
+    contest = contest_of(name, target, seed)
+    checkpoint = folder / f"judge-{contest.name}-{count}-{seed}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{folder} cannot be written ({error.strerror}): choose another folder") from None
     try:
         with plain_warnings(console), progress(console) as told, one_thread():
-            found = held_against(CONTESTS[name](seed), the_judge(count), entries, size, seed, told, checkpoint)
+            found = held_against(contest, the_judge(count), entries, size, seed, told, checkpoint)
             told.say("drawing")
             return found, draw(folder, found)
     except KeyboardInterrupt:

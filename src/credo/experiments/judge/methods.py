@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from credo.core.optimizers import Cosine
 from credo.experiments.base import Size
-from credo.experiments.judge.problems import SINE
+from credo.experiments.judge.problems import MOONS, SINE
 from credo.methods import (
     HMC,
     MAP,
@@ -89,13 +89,13 @@ def _concrete(problem: str, size: Size) -> Method:
 
 def _langevin(problem: str, size: Size) -> Method:
     # the slopes of the sine's weights differ so much that one step size for all of them would take for ever
-    rate, scaled = (3e-3, RMSPreconditioner()) if problem == SINE else (0.1, None)
+    rate, scaled = (0.1, None) if problem == MOONS else (3e-3, RMSPreconditioner())
     epochs = 4 * _epochs(problem, size)
     return SGLD(epochs, learning_rate=rate, batch_size=None, draws=100, chains=4, preconditioner=scaled)
 
 
 def _stochastic(problem: str, size: Size) -> Method:
-    rate = 1e-3 if problem == SINE else 0.1
+    rate = 0.1 if problem == MOONS else 1e-3
     return SGHMC(4 * _epochs(problem, size), learning_rate=rate, batch_size=None, draws=100, chains=4)
 
 

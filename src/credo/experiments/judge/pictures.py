@@ -21,9 +21,9 @@ ACROSS = 4
 
 
 def draw(folder: Path, comparison: Comparison) -> Figure:
-    """One panel per method: bands for one input, maps for two, bars for more."""
+    """One panel per method, bands for one input and maps for two; or bars, where there is nothing to draw over."""
     name, inputs = f"{comparison.contest.name}.png", comparison.contest.inputs.shape[1]
-    if inputs > 2:
+    if not comparison.contest.pictured:
         return _bars(folder / name, comparison)
     results = (comparison.judge, *comparison.results)
     across = min(len(results), ACROSS)

@@ -34,6 +34,7 @@ class Contest:
         inputs: where predictions are compared, (B, F).
         inside: which of these lie among the data, (B,).
         new: inputs and targets that no method has seen.
+        pictured: whether the inputs are a line or a grid, over which predictions can be drawn.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Contest:
     inputs: Tensor
     inside: Tensor
     new: tuple[Tensor, Tensor]
+    pictured: bool = False
 
 
 def sine_contest(seed: int) -> Contest:
@@ -60,6 +62,7 @@ def sine_contest(seed: int) -> Contest:
         inputs,
         inputs.abs().squeeze(1) <= EDGE,
         (x, sine(x) + NOISE * stream.child("new").normal(NEW, 1)),
+        pictured=True,
     )
 
 
@@ -78,6 +81,7 @@ def moons_contest(seed: int) -> Contest:
         inputs,
         torch.cdist(inputs, x).amin(1) <= 2 * noise,
         two_moons(NEW, noise_scale=noise, seed=seed + 10_000),
+        pictured=True,
     )
 
 
