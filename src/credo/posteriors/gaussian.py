@@ -179,7 +179,7 @@ class DiagonalGaussian(Posterior):
         if middle < COLLAPSED * weights:
             told.append(
                 f"collapsed to a point: half of the weights have a scale below {middle:.1e} and their size is "
-                f"{weights:.1e}, so the draws are one function. Train longer, or begin with a larger initial_scale"
+                f"{weights:.1e}, so the draws are one function. Train longer, or begin with larger scales"
             )
         nats, part = row["kl"] * (self.record.size or 1), row["kl"] / (row["kl"] + abs(row["log_likelihood"]))
         if nats < max(1.0, UNLEARNT * count):

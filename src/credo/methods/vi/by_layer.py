@@ -42,11 +42,11 @@ class ByLayer(Estimator, Perturbation):
         members, device = q.centre.members, q.centre.device
         masks = draw_masks(sites, noise.child("network", "dropout"), members, batch.examples, network.dtype, device)
 
-        rate = None if network.dropout is None else network.dropout.rate
+        rates = [site.rate for site in sites]
 
         def around(params: Params, flat: Sequence[Tensor]) -> Perturbed:
             tensors = iter(flat)
-            dropout = Masked(list(islice(tensors, len(masks))), rate)
+            dropout = Masked(list(islice(tensors, len(masks))), rates)
             return Perturbed(layers, self, params, [list(islice(tensors, len(t))) for t in own], dropout)
 
         variables = Variables({**q.mean, **rest}, q.buffers)
