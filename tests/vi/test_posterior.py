@@ -136,7 +136,7 @@ def test_a_collapse_to_a_point_is_told() -> None:
     notes = with_history(posterior_of(scale=1e-6), kl=0.5, log_likelihood=-1.0).notes
     assert len(notes) == 2
     assert notes[1].startswith("collapsed to a point")
-    assert "initial_scale" in notes[1]
+    assert "larger scales" in notes[1]
 
 
 def test_a_posterior_that_is_its_prior_is_told() -> None:
