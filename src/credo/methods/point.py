@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
-from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_positive
+from credo.methods.ascent import GradientAscent
+from credo.methods.base import Info, Tick
 from credo.model import Batch, Target
 from credo.posteriors import Draws, Posterior
 
@@ -26,31 +25,8 @@ class PointState:
 
 
 @dataclass(frozen=True)
-class PointMethod(Method):
-    """Gradient ascent on an objective of the weights, for all members at once.
-
-    Args:
-        epochs: passes over the data.
-        learning_rate: step size of the optimiser.
-        batch_size: examples per step; None for all of them.
-        optimizer: the update rule.
-        schedule: how the learning rate changes in the course of the run.
-    """
-
-    epochs: int = 100
-    learning_rate: float = 1e-3
-    batch_size: int | None = 128
-    optimizer: Optimizer = Adam()
-    schedule: Schedule = Constant()
-
-    def __post_init__(self) -> None:
-        check_at_least("epochs", self.epochs, 1)
-        check_positive("learning_rate", self.learning_rate)
-        if self.batch_size is not None:
-            check_at_least("batch_size", self.batch_size, 1)
-
-    def steps(self, batches: int) -> int:
-        return self.epochs * batches
+class PointMethod(GradientAscent):
+    """Gradient ascent on an objective of the weights, for all members at once."""
 
     @abstractmethod
     def regulariser(self, target: Target, params: Params) -> Tensor | None:

@@ -10,10 +10,9 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.core.trees import Params
-from credo.methods.base import Method, Tick
-from credo.methods.checks import check_at_least, check_positive
+from credo.methods.ascent import GradientAscent
+from credo.methods.base import Tick
 from credo.model import Model, Target
 from credo.priors import Normal
 
@@ -39,31 +38,8 @@ def leaves_of(tree: Mapping[str, Tensor]) -> Params:
 
 
 @dataclass(frozen=True)
-class DropoutMethod(Method):
-    """Gradient ascent on the evidence bound of a distribution that drops units or weights, for all members at once.
-
-    Args:
-        epochs: passes over the data.
-        learning_rate: step size of the optimiser.
-        batch_size: examples per step; None for all of them.
-        optimizer: the update rule.
-        schedule: how the learning rate changes in the course of the run.
-    """
-
-    epochs: int = 100
-    learning_rate: float = 1e-3
-    batch_size: int | None = 128
-    optimizer: Optimizer = Adam()
-    schedule: Schedule = Constant()
-
-    def __post_init__(self) -> None:
-        check_at_least("epochs", self.epochs, 1)
-        check_positive("learning_rate", self.learning_rate)
-        if self.batch_size is not None:
-            check_at_least("batch_size", self.batch_size, 1)
-
-    def steps(self, batches: int) -> int:
-        return self.epochs * batches
+class DropoutMethod(GradientAscent):
+    """Gradient ascent on the evidence bound of a distribution that drops units or weights, for all members at once."""
 
     @abstractmethod
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:

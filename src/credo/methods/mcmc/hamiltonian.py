@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,14 +12,14 @@ from torch import Tensor
 from credo.core.record import Record
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
-from credo.methods.base import Info, Kept, Sampler, Tick
-from credo.methods.checks import check_at_least
+from credo.methods.base import Info, Kept, Tick
 from credo.methods.mcmc.adaptation import Adaptation
-from credo.methods.mcmc.density import Density, refuse_running_statistics
+from credo.methods.mcmc.density import Density
 from credo.methods.mcmc.leapfrog import Place, WithGradient, leapfrog
 from credo.methods.mcmc.metric import Metric
+from credo.methods.mcmc.whole_data import WholeDataSampler
 from credo.methods.mcmc.windows import stan_windows
-from credo.model import Batch, Model, Target
+from credo.model import Batch, Target
 from credo.posteriors import Chains
 
 DIVERGENCE = 1000.0
@@ -80,7 +80,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class HamiltonianSampler(Sampler):
+class HamiltonianSampler(WholeDataSampler):
     """Chains that follow the gradient of the log posterior, as one tensor axis.
 
     Args:
@@ -92,37 +92,13 @@ class HamiltonianSampler(Sampler):
         dense: learn all covariances of the weights instead of their variances alone.
     """
 
-    draws: int = 1000
-    warmup: int = 1000
-    chains: int = 4
-    thin: int = 1
     target_acceptance: float = 0.8
     dense: bool = False
 
-    batch_size = None
-    whole_data: ClassVar[bool] = True
-    recordable: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
-        for name in ("draws", "chains", "thin"):
-            check_at_least(name, getattr(self, name), 1)
-        check_at_least("warmup", self.warmup, 0)
+        super().__post_init__()
         if not 0.0 < self.target_acceptance < 1.0:
             raise ValueError(f"target_acceptance must lie strictly between 0 and 1, got {self.target_acceptance!r}")
-
-    @property
-    def members(self) -> int:
-        return self.chains
-
-    def steps(self, batches: int) -> int:
-        return self.warmup + self.draws * self.thin
-
-    def keeps(self, step: int, total: int) -> bool:
-        return step >= self.warmup and (step - self.warmup + 1) % self.thin == 0
-
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
-        refuse_running_statistics(model, type(self).__name__)
-        return model, ()
 
     @abstractmethod
     def move(
@@ -160,12 +136,6 @@ class HamiltonianSampler(Sampler):
         variables = density.named(after.position)
         following = HamiltonianState(variables, after.log_density, after.gradient, adaptation, extra)
         return following, {**moved.info(state.adaptation.search.step), "log_likelihood": log_likelihood}
-
-    def attempt(self, target: Target, state: HamiltonianState, batch: Batch, tick: Tick) -> None:
-        """One gradient: a whole trajectory has up to a thousand of them."""
-        density = Density(target, batch, state.variables)
-        with torch.no_grad():
-            density.with_gradient(density.flat(state.variables.params))
 
     def current(self, state: HamiltonianState) -> Variables:
         return state.variables

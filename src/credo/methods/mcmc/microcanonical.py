@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,16 +11,17 @@ from torch import Tensor
 from credo.core.record import Record
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
-from credo.methods.base import Info, Kept, Sampler, Tick
+from credo.methods.base import Info, Kept, Tick
 from credo.methods.checks import check_at_least, check_positive
-from credo.methods.mcmc.density import Density, refuse_running_statistics
+from credo.methods.mcmc.density import Density
 from credo.methods.mcmc.energy_search import EnergySearch
 from credo.methods.mcmc.leapfrog import Place
 from credo.methods.mcmc.metric import Metric, unit_metric
 from credo.methods.mcmc.moments import Moments
 from credo.methods.mcmc.walk import Walk, walk
+from credo.methods.mcmc.whole_data import WholeDataSampler
 from credo.methods.mcmc.windows import early_windows
-from credo.model import Batch, Model, Target
+from credo.model import Batch, Target
 from credo.posteriors import Chains
 
 FIRST_STEP = 0.01
@@ -56,7 +56,7 @@ class MicrocanonicalState:
 
 
 @dataclass(frozen=True)
-class MCLMC(Sampler):
+class MCLMC(WholeDataSampler):
     """Microcanonical Langevin Monte Carlo: motion at constant speed, bent by the gradient and by a little noise.
 
     dq = L u dt,   du = (1 - u u^T) (f dt / (P - 1) + noise),   |u| = 1,   f = L^T grad log p
@@ -90,38 +90,17 @@ class MCLMC(Sampler):
         torch.Size([200, 20, 1])
     """
 
-    draws: int = 1000
     warmup: int = 500
-    chains: int = 4
-    thin: int = 1
     energy_variance: float = 5e-4
     length: float | None = None
     dense: bool = False
 
-    batch_size = None
-    whole_data: ClassVar[bool] = True
-    recordable: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
-        for name in ("draws", "chains", "thin", "warmup"):
-            check_at_least(name, getattr(self, name), 1)
+        super().__post_init__()
+        check_at_least("warmup", self.warmup, 1)
         check_positive("energy_variance", self.energy_variance)
         if self.length is not None:
             check_positive("length", self.length)
-
-    @property
-    def members(self) -> int:
-        return self.chains
-
-    def steps(self, batches: int) -> int:
-        return self.warmup + self.draws * self.thin
-
-    def keeps(self, step: int, total: int) -> bool:
-        return step >= self.warmup and (step - self.warmup + 1) % self.thin == 0
-
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
-        refuse_running_statistics(model, type(self).__name__)
-        return model, ()
 
     def init(self, target: Target, variables: Variables, noise: Stream) -> MicrocanonicalState:
         flat = ravel(variables.params)
