@@ -44,6 +44,8 @@ docs: $(DOCS_INSTALLED) ## the documentation, in site/
 bench: $(INSTALLED) ## ratios against plain torch, measured here and now
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/vi.py
+	$(BIN)/python benchmarks/dropout.py
+	$(BIN)/python benchmarks/variational_dropout.py
 
 lock: $(DOCS_INSTALLED) ## write constraints.txt from what is installed
 	{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > constraints.new
