@@ -63,7 +63,7 @@ def demo(
         run / REPORT: "the report: open it in a browser",
         run: "the run: posterior, evaluation and predictions of the held-out patients",
         predictions: "predictions for patients never seen",
-        out / "sine" / picture.path: "the sine: what four methods believe where there are no data",
+        out / "sine" / picture.path: "the sine: what each method believes where there are no data",
         out / "sine" / SUMMARY: "the sine in numbers, with all its figures",
     }.items():
         console.print(f"  {path}  {what}", markup=False, soft_wrap=True)
