@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -261,14 +261,29 @@ def at_full_size(
 
 def kept(row: Row, folder: Path, seed: int) -> Result | None:
     """The result of a row that the folder has for these very settings."""
+    numbers = kept_numbers(row, folder, seed)
+    return None if numbers is None else Result(**numbers)
+
+
+class Described(Protocol):
+    """A row of any experiment: a name, and all that its result depends on."""
+
+    @property
+    def name(self) -> str: ...
+
+    def settings(self, seed: int) -> dict[str, Any]: ...
+
+
+def kept_numbers(row: Described, folder: Path, seed: int) -> dict[str, Any] | None:
+    """What `write` has kept of a row in this folder, for these very settings."""
     if find(folder / FOLDER, f"{row.name}.json") is None:
         return None
     data = read_json(folder / FOLDER, f"{row.name}.json")
-    return Result(**data["result"]) if data["settings"] == row.settings(seed) else None
+    return dict(data["result"]) if data["settings"] == row.settings(seed) else None
 
 
-def write(result: Result, row: Row, folder: Path, seed: int) -> None:
-    """Keep a result for the next time."""
+def write(result: Any, row: Described, folder: Path, seed: int) -> None:
+    """Keep a result, a dataclass of plain numbers, for the next time."""
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     parts = {"settings": row.settings(seed), "environment": environment(), "result": asdict(result)}
     text = json.dumps({"schema": SCHEMA, **parts}, allow_nan=False) + "\n"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ import torch
 
 import credo
 from credo import likelihoods
-from credo.core.storage import SCHEMA, environment, find, read_json, write_folder
 from credo.decide import compression, log_alpha, prune_noise
 from credo.experiments.base import Progress, uninterrupted
-from credo.experiments.classifiers import FOLDER, Images
+from credo.experiments.classifiers import Images, kept_numbers, write
 from credo.experiments.sparse_lenet.rows import Row
 from credo.posteriors import DiagonalGaussian, Posterior
 
@@ -140,15 +138,5 @@ def trained(
 
 def kept(row: Row, folder: Path, seed: int) -> Result | None:
     """The result of a row that the folder has for these very settings."""
-    if find(folder / FOLDER, f"{row.name}.json") is None:
-        return None
-    data = read_json(folder / FOLDER, f"{row.name}.json")
-    return Result(**data["result"]) if data["settings"] == row.settings(seed) else None
-
-
-def write(result: Result, row: Row, folder: Path, seed: int) -> None:
-    """Keep a result for the next time."""
-    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    parts = {"settings": row.settings(seed), "environment": environment(), "result": asdict(result)}
-    text = json.dumps({"schema": SCHEMA, **parts}, allow_nan=False) + "\n"
-    write_folder(folder / FOLDER, {f"{row.name}.json": text}, {})
+    numbers = kept_numbers(row, folder, seed)
+    return None if numbers is None else Result(**numbers)
