@@ -21,7 +21,7 @@ import torch
 from credo.experiments.base import Progress
 from credo.experiments.classifiers import Images, images
 from credo.experiments.sparse_lenet.measure import Result, train, trained
-from credo.experiments.sparse_lenet.rows import PIXELS_OVER, SPARSE, Row, full, lenet_5_caffe, lenet_300_100
+from credo.experiments.sparse_lenet.rows import FIRST, PIXELS_OVER, SPARSE, Row, full, lenet_5_caffe, lenet_300_100
 from credo.methods.vi.weighting import WarmUp
 
 HELD_OUT = 10_000
@@ -33,9 +33,19 @@ TRIALS = {
     "dense-1e-3-1e-3": (100, {"learning_rate": 1e-3, "noise_learning_rate": 1e-3}),
     "dense-2e-3-2e-3": (100, {"learning_rate": 2e-3, "noise_learning_rate": 2e-3}),
     "dense-2e-3-1e-3": (100, {"learning_rate": 2e-3, "noise_learning_rate": 1e-3}),
+    "dense-2e-3-5e-4": (200, {"learning_rate": 2e-3, "noise_learning_rate": 5e-4}),
+    "dense-5e-3-1e-3": (200, {"learning_rate": 5e-3, "noise_learning_rate": 1e-3}),
+    "dense-2e-3-3e-4": (200, {"learning_rate": 2e-3, "noise_learning_rate": 3e-4}),
     "convolutional-1e-3-1e-2": (60, {"learning_rate": 1e-3, "noise_learning_rate": 1e-2}),
     "convolutional-1e-3-1e-3": (60, {"learning_rate": 1e-3, "noise_learning_rate": 1e-3}),
     "convolutional-2e-3-2e-3": (60, {"learning_rate": 2e-3, "noise_learning_rate": 2e-3}),
+    "convolutional-2e-3-5e-4": (120, {"learning_rate": 2e-3, "noise_learning_rate": 5e-4}),
+    "convolutional-2e-3-5e-4-long": (200, {"learning_rate": 2e-3, "noise_learning_rate": 5e-4}),
+    "convolutional-2e-3-3e-4": (200, {"learning_rate": 2e-3, "noise_learning_rate": 3e-4}),
+    "convolutional-5e-3-3e-4": (200, {"learning_rate": 5e-3, "noise_learning_rate": 3e-4}),
+    "convolutional-2e-3-3e-4-late": (200, {"noise_learning_rate": 3e-4, "annealing": WarmUp(0.5)}),
+    "convolutional-2e-3-3e-4-trained": (200, {"noise_learning_rate": 3e-4, "annealing": WarmUp(0.05)}),
+    "convolutional-5e-3-1e-3": (120, {"learning_rate": 5e-3, "noise_learning_rate": 1e-3}),
 }
 """Epochs and numbers by name; the first number is the step size of the weights, the second that of the noise."""
 
@@ -49,7 +59,8 @@ def held_out(data: Images) -> Images:
 
 def trial(name: str) -> Row:
     epochs, numbers = TRIALS[name]
-    return Row(name, NETS[name.split("-")[0]], replace(SPARSE, epochs=epochs, **numbers))
+    first = FIRST if name.endswith("trained") else None
+    return Row(name, NETS[name.split("-")[0]], replace(SPARSE, epochs=epochs, **numbers), first)
 
 
 def say(result: Result, begin: float) -> None:

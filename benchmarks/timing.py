@@ -24,11 +24,11 @@ def best_of(tasks: Mapping[str, Callable[[], int]], repeats: int = 7) -> dict[st
     return best
 
 
-def row(what: str, ours: float, theirs: float, promise: float) -> str:
-    """One line of the table: a ratio beside what was promised for it."""
+def row(what: str, ours: float, theirs: float, promise: float | None) -> str:
+    """One line of the table: a ratio beside what was promised for it, if anything was."""
     ratio = ours / theirs
-    verdict = "kept" if ratio <= promise else "BROKEN"
-    return f"{what:<62} {1000 * ours:9.3f} {1000 * theirs:9.3f} {ratio:7.3f} {promise:7.3f}  {verdict}"
+    verdict = "" if promise is None else f" {promise:7.3f}  {'kept' if ratio <= promise else 'BROKEN'}"
+    return f"{what:<62} {1000 * ours:9.3f} {1000 * theirs:9.3f} {ratio:7.3f}{verdict}"
 
 
 HEADER = f"{'':<62} {'ours ms':>9} {'torch ms':>9} {'ratio':>7} {'promise':>7}"

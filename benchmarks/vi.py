@@ -2,7 +2,8 @@
 
 A step of a net 784-400-400-10 on batches of 128, by each estimator, against a plain deterministic step of the same net
 with the same kind of optimiser; and 100 draws at 1000 inputs against 100 plain forward passes. A step is what a longer
-run takes more than a shorter one, on both sides, so what happens once (checks, first weights) is not part of it.
+run takes more than a shorter one, on both sides, so what happens once (checks, first weights) is not part of it. Beside
+them, what a step of `local` costs where it is written out for this one network (`by_hand.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import credo
+from by_hand import local_step
 from credo import likelihoods, priors
 from timing import HEADER, best_of, row
 
@@ -50,12 +52,21 @@ def steps(prior: priors.Prior, *, fused: bool) -> list[str]:
                 F.cross_entropy(module(x[chosen]), y[chosen]).backward()
                 optimizer.step()
 
-    best = _per_step({"plain": plain, **dict.fromkeys(PROMISES, ours)})
+    def by_hand(_: str, epochs: int) -> None:
+        step = local_step(x, y)
+        for _ in range(epochs):
+            for chosen in torch.randperm(len(x)).split(128):
+                step(chosen)
+
+    best = _per_step({"plain": plain, "by hand": by_hand, **dict.fromkeys(PROMISES, ours)})
     kind = "fused Adam" if fused else "default Adam"
-    return [
+    lines = [
         row(f"{name}, {type(prior).__name__}: a step / a plain one ({kind})", best[name], best["plain"], promise)
         for name, promise in PROMISES.items()
     ]
+    if isinstance(prior, priors.Normal):
+        lines.append(row(f"local by hand, Normal: a step / a plain one ({kind})", best["by hand"], best["plain"], None))
+    return lines
 
 
 def _per_step(runs: dict[str, Callable[[str, int], None]]) -> dict[str, float]:

@@ -17,7 +17,7 @@ from torch.func import functional_call, jacrev
 import credo
 from credo import likelihoods
 from credo.core.trees import Variables
-from credo.methods.dropout.noise import Additive, Correlated, Multiplicative, Noise
+from credo.methods.dropout.noise import Additive, ByInput, Correlated, Multiplicative, Noise, WeightNoise
 from credo.methods.dropout.noisy import noisy_outputs
 from credo.methods.dropout.sharing import PerLayer, PerUnit, PerWeight
 from credo.model import Batch, Target
@@ -30,8 +30,9 @@ LAYERS = {
     "conv3d": (lambda: nn.Conv3d(2, 2, 2), (2, 3, 2, 3)),
 }
 NOISES: dict[str, Noise] = {
-    "layer": Multiplicative(PerLayer()),
-    "unit": Multiplicative(PerUnit()),
+    "layer": ByInput(PerLayer()),
+    "unit": ByInput(PerUnit()),
+    "unit, on the weights": Multiplicative(PerUnit()),
     "weight": Multiplicative(PerWeight()),
     "correlated": Correlated(PerUnit()),
     "additive": Additive(),
@@ -65,15 +66,17 @@ class Scene:
             spread = noise.spread(weight, self.level).flatten().expand(by_unit.shape[1])
             self.covariance = by_unit * spread.square() @ by_unit.T
         else:
+            assert isinstance(noise, WeightNoise)
             flat = slope.flatten(1)
-            self.covariance = flat * noise.spread(weight, self.level).flatten() @ flat.T
+            self.covariance = flat * noise.variance(weight, self.level).flatten() @ flat.T
 
     def trained(self, examples: int = DRAWS, spread: Tensor | None = None) -> Tensor:
         """The outputs of one example that comes many times in a batch, (B, E)."""
         given = self.noise.spread(self.mean.params["0.weight"], self.level) if spread is None else spread
         x = self.x.expand(examples, *self.x.shape[1:])
         batch = Batch(x, x.new_zeros(examples, len(self.centre)))
-        return noisy_outputs(self.target, self.noise, self.mean, {"0.weight": given}, batch, credo.Stream(7))[0]
+        level, leaf = {"0.weight": self.level}, {"0.weight": given}
+        return noisy_outputs(self.target, self.noise, self.mean, level, leaf, batch, credo.Stream(7))[0]
 
     def drawn(self, seed: int = 0) -> Tensor:
         """The same by functions drawn from the posterior, (S, E)."""
@@ -144,6 +147,7 @@ def test_examples_and_members_have_noise_of_their_own(noise: Noise) -> None:
             scene.target.with_plan(plan),
             noise,
             two,
+            {"0.weight": scene.level.expand(2, *scene.level.shape[1:])},
             {"0.weight": spread.expand(2, *spread.shape[1:])},
             batch,
             credo.Stream(7),

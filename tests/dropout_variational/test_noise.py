@@ -10,12 +10,14 @@ from torch import Tensor
 
 import credo
 from credo.methods.dropout.log_uniform import OFFSET, Polynomial, Sigmoid
-from credo.methods.dropout.noise import CEILING, Additive, Correlated, Multiplicative, Noise
+from credo.methods.dropout.noise import CEILING, Additive, ByInput, Correlated, Multiplicative, Noise
 from credo.methods.dropout.sharing import PerLayer, PerUnit, PerWeight
 
 NOISES: dict[str, Noise] = {
-    "layer": Multiplicative(PerLayer()),
-    "unit": Multiplicative(PerUnit()),
+    "layer": ByInput(PerLayer()),
+    "unit": ByInput(PerUnit()),
+    "layer, on the weights": Multiplicative(PerLayer()),
+    "unit, on the weights": Multiplicative(PerUnit()),
     "weight": Multiplicative(PerWeight()),
     "correlated, layer": Correlated(PerLayer()),
     "correlated, unit": Correlated(PerUnit()),
@@ -56,52 +58,56 @@ def divergence_of(noise: Noise, weight: Tensor, level: Tensor) -> Tensor:
 @every_noise
 def test_the_divergence_and_its_slopes(noise: Noise) -> None:
     weight, level = scene(noise)
-    found = noise.divergence(weight, level, noise.spread(weight, level))
+    spread = noise.spread(weight, level)
+    zero = torch.zeros_like(weight)
     w, r = weight.clone().requires_grad_(), level.clone().requires_grad_()
     expected = divergence_of(noise, w, r)
-    by_weight, by_level = torch.autograd.grad(expected.sum(), (w, r), allow_unused=True)
-    torch.testing.assert_close(found.kl, expected.detach())
-    torch.testing.assert_close(found.by_level, by_level)
-    if by_weight is None:
-        assert found.by_weight is None
-    else:
-        torch.testing.assert_close(found.by_weight, by_weight)
-    torch.testing.assert_close(found.log_alpha, log_alpha_of(noise, weight, level))
+    by_weight, by_level = torch.autograd.grad(expected.sum(), (w, r), materialize_grads=True)
+    of_weight, of_level = noise.slopes(weight, level, spread, zero, torch.zeros_like(spread), 0.3)
+    torch.testing.assert_close(noise.kl(weight, level), expected.detach())
+    torch.testing.assert_close(of_level, 0.3 * by_level)
+    torch.testing.assert_close(of_weight, 0.3 * by_weight)
+    torch.testing.assert_close(noise.log_alpha(weight, level), log_alpha_of(noise, weight, level))
 
 
-SPREADS: dict[type[Noise], Callable[[Tensor, Tensor], Tensor]] = {
+NOISY: dict[type[Noise], Callable[[Tensor, Tensor], Tensor]] = {
     Multiplicative: lambda w, r: r.exp() * w**2,
+    ByInput: lambda w, r: r.exp() * w**2,
     Additive: lambda w, r: r.exp() + 0 * w,
     Correlated: lambda w, r: (r / 2).exp() + 0 * w.sum(),
 }
+"""What a loss may depend on beside the weights: their variance, or the scale of a unit's noise."""
 
 
 @every_noise
-def test_the_chain_from_the_spread_to_weight_and_level(noise: Noise) -> None:
+def test_the_way_back_from_the_spread_to_weight_and_level(noise: Noise) -> None:
     weight, level = scene(noise)
     spread = noise.spread(weight, level)
-    slope = credo.Stream(3).normal(*spread.shape, dtype=torch.float64)
     w, r = weight.clone().requires_grad_(), level.clone().requires_grad_()
-    by_spread = SPREADS[type(noise)](w, r)
-    torch.testing.assert_close(spread, by_spread.detach())
-    by_weight, by_level = torch.autograd.grad(by_spread, (w, r), slope)
-    of_weight, of_level = noise.chain(weight, level, spread, slope)
+    seen = NOISY[type(noise)](w, r)
+    slope = credo.Stream(3).normal(*seen.shape, dtype=torch.float64)
+    own = credo.Stream(4).normal(*weight.shape, dtype=torch.float64)
+    by_weight, by_level = torch.autograd.grad((seen * slope).sum() + (w * own).sum(), (w, r))
+    # inputs that bear the alpha make the slope by theta^2 alpha times that by the variance
+    by_spread = slope * level.exp() if isinstance(noise, ByInput) else slope.clone()
+    of_weight, of_level = noise.slopes(weight, level, spread, own, by_spread, 0.0)
     torch.testing.assert_close(of_level, by_level)
-    torch.testing.assert_close(torch.zeros_like(weight) if of_weight is None else of_weight, by_weight)
+    torch.testing.assert_close(of_weight, by_weight)
 
 
 def test_a_twin_with_alpha_on_theta_instead_of_its_square_is_found_out() -> None:
     noise = Multiplicative(PerLayer())
     weight, level = scene(noise)
-    assert not torch.allclose(noise.spread(weight, level), level.exp() * weight.abs())
+    torch.testing.assert_close(noise.variance(weight, level), level.exp() * weight**2)
+    assert not torch.allclose(noise.variance(weight, level), level.exp() * weight.abs())
 
 
 def test_a_weight_of_zero_has_finite_slopes() -> None:
     weight = torch.zeros(1, 2, 2)
     level = Additive().first(weight, 0.1)
-    found = Additive().divergence(weight, level, Additive().spread(weight, level))
-    assert found.by_weight is not None
-    for tensor in (found.kl, found.by_weight, found.by_level):
+    spread = Additive().spread(weight, level)
+    slopes = Additive().slopes(weight, level, spread, torch.zeros_like(weight), torch.ones_like(spread), 1.0)
+    for tensor in (Additive().kl(weight, level), *slopes):
         assert bool(tensor.isfinite().all())
 
 

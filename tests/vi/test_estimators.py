@@ -228,6 +228,33 @@ def test_all_estimators_expect_the_same_log_likelihood_of_a_network() -> None:
         assert float(((a - b).abs() / (var_a + var_b).sqrt()).max()) < ERRORS
 
 
+class Hidden(nn.Module):
+    """The same network, which nobody can see to be a plain stack of layers."""
+
+    def __init__(self, stack: nn.Module) -> None:
+        super().__init__()
+        self.stack = stack
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.stack(x)
+
+
+@pytest.mark.parametrize("estimator", [LocalReparameterization(), Flipout()], ids=["local", "flipout"])
+def test_a_dense_stack_that_is_run_straight_gives_the_numbers_of_one_that_is_watched(estimator: Estimator) -> None:
+    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2, bias=False)).double()
+    batch = credo.Batch(credo.Stream(1).normal(6, 4, dtype=torch.float64), torch.zeros(6))
+    found = []
+    for net, seen in ((stack, True), (Hidden(stack), False)):
+        target = credo.Target(credo.Model(net, Probe()), 6)
+        network = target.model.network
+        assert (network.dense(network.given(), batch.x) is not None) is seen
+        mean = network.given()
+        q = Factors.of(mean, {name: torch.zeros_like(w) for name, w in mean.params.items()})
+        outputs, _ = estimator.log_likelihood(target, q, batch, credo.Stream(2))
+        found.append((outputs.detach(), torch.autograd.grad(outputs.square().sum(), list(q.mean.values()))))
+    torch.testing.assert_close(*found)
+
+
 def test_dropout_masks_and_noise_of_layers_do_not_mix() -> None:
     net = nn.Sequential(nn.Linear(3, 50), nn.Dropout(0.5), nn.Linear(50, 2)).double()
     model = credo.Model(net, likelihoods.Gaussian())

@@ -29,6 +29,8 @@ _ELEMENTWISE = (
 )
 
 Activation = Callable[[Tensor], Tensor]
+LinearCall = Callable[[str, Tensor, Tensor, Tensor | None], Tensor]
+"""What a layer does: name of its weight, input, weight, bias."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,23 @@ class DenseStack:
         lanes = len(next(iter(tensors.values())))
         hidden = x.flatten(2) if own_x else x.flatten(1)
         return _through(self.layers, tensors, hidden, masks, lanes, shared)
+
+    def straight(self, tensors: Mapping[str, Tensor], x: Tensor, linear: LinearCall) -> Tensor:
+        """Outputs (B, E) of one member without dropout, with something else in the place of its linear layers.
+
+        Args:
+            tensors: weights by name, without an axis for members.
+            x: inputs (B, ...).
+            linear: what is done instead.
+        """
+        hidden = x.flatten(1)
+        for layer in self.layers:
+            if isinstance(layer, _Linear):
+                bias = None if layer.bias is None else tensors[layer.bias]
+                hidden = linear(layer.weight, hidden, tensors[layer.weight], bias)
+            elif not isinstance(layer, _Drop):
+                hidden = layer(hidden)
+        return hidden
 
     def drawn(self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], at_once: int) -> Tensor:
         """Outputs (S, B, E) of S draws that share weights, some at once; what no mask touches is computed once.

@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from credo.core.rng import Stream
 from credo.core.trees import Layout, ParameterInfo, Params, Variables
-from credo.nets.dense import dense_stack
+from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutChange, Drops, Masked, Site, Undropped, put_in
 from credo.nets.fan_in import fan_in
 from credo.nets.fed import Fed
@@ -181,6 +181,11 @@ class Network:
         `around` may replace the context that gives the masks to the dropout layers (None) by one that does more.
         """
         return self._run(self._training, variables, x, plan, masks, own_x=own_x, around=around)
+
+    def dense(self, variables: Variables, x: Tensor) -> DenseStack | None:
+        """The network as a plain stack of dense layers for inputs like x (B, ...); None if it is more than that."""
+        plain = self._dense is not None and self._dense.takes(x.ndim) and not self.dropped_weights
+        return self._dense if plain and not self.trace(variables, x).sites else None
 
     def draw(
         self,

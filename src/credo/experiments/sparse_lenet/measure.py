@@ -17,6 +17,7 @@ from credo.decide import compression, log_alpha, prune_noise
 from credo.experiments.base import Progress, uninterrupted
 from credo.experiments.classifiers import Images, kept_numbers, write
 from credo.experiments.sparse_lenet.rows import Row
+from credo.methods import Method
 from credo.posteriors import DiagonalGaussian, Posterior
 
 EDGES = torch.linspace(-12.0, 12.0, 97)
@@ -71,17 +72,25 @@ def train(row: Row, data: Images, seed: int, progress: Progress, device: str) ->
     data = data.to(device)
     model = credo.Model(row.net, likelihoods.Categorical())
     begin = time.monotonic()
-    fitted = credo.fit(model, (data.x, data.y), row.method, seed=seed, device=device, progress=progress.of(row.name))
+
+    def fit(method: Method, name: str, start: Posterior | None) -> Posterior:
+        told = progress.of(name)
+        return uninterrupted(
+            credo.fit(model, (data.x, data.y), method, seed=seed, device=device, start=start, progress=told)
+        )
+
+    first = None if row.first is None else fit(row.first, f"{row.name}, first weights", None)
+    posterior = fit(row.method, row.name, first)
     if device != "cpu":
         torch.cuda.synchronize()
-    seconds, posterior = time.monotonic() - begin, uninterrupted(fitted)
+    seconds = time.monotonic() - begin
     history = posterior.history
     return Result(
         row.name,
         **_pruned(posterior, data),
         curve=[dict(line) for line in history[:: max(1, len(history) // CURVE)]],
         seconds=seconds,
-        steps=row.method.steps(-(-len(data.x) // (row.method.batch_size or len(data.x)))),
+        steps=sum(method.steps(-(-len(data.x) // (method.batch_size or len(data.x)))) for method in row.methods),
         device=device if device == "cpu" else torch.cuda.get_device_name(),
     )
 

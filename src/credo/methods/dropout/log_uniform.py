@@ -51,7 +51,10 @@ class Polynomial(LogUniform):
         return inner.mul_(alpha).add_(log_alpha, alpha=0.5).neg_().add_(OFFSET)
 
     def slope(self, log_alpha: Tensor) -> Tensor:
-        alpha = log_alpha.exp()
+        return self.slope_at(log_alpha.exp())
+
+    def slope_at(self, alpha: Tensor) -> Tensor:
+        """The slope by log alpha, from alpha itself: a new tensor."""
         inner = alpha.mul(3.0 * self.c3).add_(2.0 * self.c2).mul_(alpha).add_(self.c1)
         return inner.mul_(alpha).neg_().sub_(0.5)
 

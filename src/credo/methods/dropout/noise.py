@@ -12,9 +12,9 @@ from torch import Tensor
 
 from credo.core.trees import Layout, Params, Variables
 from credo.methods.dropout.log_uniform import LogUniform, Polynomial, Sigmoid
-from credo.methods.dropout.sharing import PerLayer, Sharing
+from credo.methods.dropout.sharing import PerLayer, PerWeight, Sharing
 from credo.methods.vi.layers import Affine, Layer, Perturbation
-from credo.methods.vi.local import LocalReparameterization
+from credo.methods.vi.local import LocalReparameterization, local_outputs
 from credo.model import Model
 from credo.posteriors import DiagonalGaussian, Posterior
 from credo.posteriors.unit_noise import UnitNoise, units
@@ -26,23 +26,6 @@ CEILING = 0.0
 """Largest log variance. A weight whose input is always zero feels the prior alone, which would let it grow forever."""
 
 
-@dataclass(frozen=True)
-class Divergence:
-    """The KL of one parameter's weights from the log-uniform prior.
-
-    Attributes:
-        kl: of each member, (M,).
-        by_weight: slope by the weights, (M, *shape); None for 0.
-        by_level: slope by the level.
-        log_alpha: in the shape in which alphas are shared.
-    """
-
-    kl: Tensor
-    by_weight: Tensor | None
-    by_level: Tensor
-    log_alpha: Tensor
-
-
 class Noise(ABC):
     """Normal noise on a weight theta, (M, *shape), written in a level that training moves.
 
@@ -51,7 +34,7 @@ class Noise(ABC):
     """
 
     perturbation: Perturbation
-    """What takes the place of a layer's call; it is given standard normal noise and the spread."""
+    """What takes the place of a layer's call; it is given standard normal noise, the spread and the constants."""
 
     @abstractmethod
     def remarks(self, layers: Sequence[Layer], layout: Layout) -> tuple[str, ...]:
@@ -65,21 +48,40 @@ class Noise(ABC):
     def spread(self, weight: Tensor, level: Tensor) -> Tensor:
         """What the network is given, a new tensor."""
 
+    def constants(self, layer: Layer, level: Tensor) -> list[Tensor]:
+        """What else it is given, (M, ...) each, and nobody differentiates by."""
+        return []
+
     @abstractmethod
     def shape(self, layer: Layer) -> tuple[int, ...]:
         """Of the standard noise that the layer needs for one example."""
 
     @abstractmethod
-    def draw(self, weight: Tensor, spread: Tensor, noise: Tensor) -> Tensor:
+    def draw(self, weight: Tensor, spread: Tensor, level: Tensor, noise: Tensor) -> Tensor:
         """The weight itself with noise, (M, *shape), where no layer can be perturbed."""
 
     @abstractmethod
-    def divergence(self, weight: Tensor, level: Tensor, spread: Tensor) -> Divergence:
-        """From the log-uniform prior, with its slopes."""
+    def log_alpha(self, weight: Tensor, level: Tensor) -> Tensor:
+        """In the shape in which alphas are shared."""
 
     @abstractmethod
-    def chain(self, weight: Tensor, level: Tensor, spread: Tensor, slope: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Slopes by the weights (None for 0) and by the level, from the slope by the spread, which is used up."""
+    def kl(self, weight: Tensor, level: Tensor) -> Tensor:
+        """From the log-uniform prior, of each member, (M,)."""
+
+    @abstractmethod
+    def slopes(
+        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """By the weights and by the level, of a loss and a share of the divergence.
+
+        Args:
+            weight: theta.
+            level: of its noise.
+            spread: what the network was given.
+            by_weight: the slope of the loss by theta where the spread stands still.
+            by_spread: its slope by the spread, which is used up.
+            share: of the divergence.
+        """
 
     @abstractmethod
     def confine(self, level: Tensor) -> None:
@@ -91,9 +93,16 @@ class Noise(ABC):
 
 
 class WeightNoise(Noise, ABC):
-    """Noise of its own on every weight; the spread is its variance, and layers draw their outputs."""
+    """Noise of its own on every weight: layers draw their outputs."""
 
-    perturbation = LocalReparameterization()
+    perturbation: Perturbation = LocalReparameterization()
+
+    @abstractmethod
+    def variance(self, weight: Tensor, level: Tensor) -> Tensor:
+        """Of every weight, a new tensor."""
+
+    def spread(self, weight: Tensor, level: Tensor) -> Tensor:
+        return self.variance(weight, level)
 
     def remarks(self, layers: Sequence[Layer], layout: Layout) -> tuple[str, ...]:
         shared = [layer.weight for layer in layers if layer.positions > 1]
@@ -105,12 +114,12 @@ class WeightNoise(Noise, ABC):
     def shape(self, layer: Layer) -> tuple[int, ...]:
         return layer.outputs
 
-    def draw(self, weight: Tensor, spread: Tensor, noise: Tensor) -> Tensor:
+    def draw(self, weight: Tensor, spread: Tensor, level: Tensor, noise: Tensor) -> Tensor:
         # the root has no slope at zero
         return torch.addcmul(weight, spread.clamp_min(torch.finfo(spread.dtype).tiny).sqrt(), noise)
 
     def posterior(self, model: Model, mean: Variables, level: Params) -> Posterior:
-        scale = {name: self.spread(mean.params[name], values).sqrt_() for name, values in level.items()}
+        scale = {name: self.variance(mean.params[name], values).sqrt_() for name, values in level.items()}
         return DiagonalGaussian(model, mean, scale)
 
 
@@ -118,24 +127,74 @@ class WeightNoise(Noise, ABC):
 class Multiplicative(WeightNoise):
     """w = theta (1 + sqrt(alpha) noise), with log alpha at most 0: beyond 1 the cubic is no divergence any more."""
 
-    sharing: Sharing = PerLayer()
-    prior: LogUniform = Polynomial()
+    sharing: Sharing = PerWeight()
+    prior: Polynomial = Polynomial()
 
     def first(self, weight: Tensor, initial: float) -> Tensor:
         return _shared(weight, self.sharing, initial)
 
-    def spread(self, weight: Tensor, level: Tensor) -> Tensor:
+    def variance(self, weight: Tensor, level: Tensor) -> Tensor:
         return weight.square().mul_(level.exp())
 
-    def divergence(self, weight: Tensor, level: Tensor, spread: Tensor) -> Divergence:
-        return _counted(self.prior, level, weight[0].numel() // level[0].numel())
+    def log_alpha(self, weight: Tensor, level: Tensor) -> Tensor:
+        return level
 
-    def chain(self, weight: Tensor, level: Tensor, spread: Tensor, slope: Tensor) -> tuple[Tensor | None, Tensor]:
-        by_level = (spread * slope).sum_to_size(level.shape)
-        return slope.mul_(weight).mul_(level.exp().mul_(2.0)), by_level
+    def kl(self, weight: Tensor, level: Tensor) -> Tensor:
+        return _counted(self.prior, level, self._times(weight, level))
+
+    def slopes(
+        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        alpha = level.exp()
+        own = self.prior.slope_at(alpha).mul_(share * self._times(weight, level))
+        by_level = own.add_((spread * by_spread).sum_to_size(level.shape))
+        return torch.addcmul(by_weight, by_spread.mul_(weight), alpha, value=2.0), by_level
+
+    def _times(self, weight: Tensor, level: Tensor) -> int:
+        """How many weights share an alpha."""
+        return weight[0].numel() // level[0].numel()
 
     def confine(self, level: Tensor) -> None:
         level.clamp_(max=0.0)
+
+
+class _Scaled(Perturbation):
+    """Draws the outputs where alpha is the same for all weights of an input: it multiplies x^2 instead of theta^2."""
+
+    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
+        noise, squares, alpha = own
+        return local_outputs(affine, x, weight, bias, noise, squares, factor=alpha)
+
+
+@dataclass(frozen=True)
+class ByInput(Multiplicative):
+    """The same where all weights that leave an input have one alpha. The spread is theta^2: inputs bear the alpha.
+
+    The loss depends on theta^2 and alpha by their product alone, so the slope by log alpha is that by log theta^2.
+    """
+
+    sharing: Sharing = PerLayer()
+    perturbation = _Scaled()
+
+    def spread(self, weight: Tensor, level: Tensor) -> Tensor:
+        return weight.square()
+
+    def constants(self, layer: Layer, level: Tensor) -> list[Tensor]:
+        alpha, channels = level.exp().flatten(1), layer.per_channel(layer.inputs)
+        if alpha.shape[1] == 1:
+            return [alpha.view(-1, *(1,) * len(channels))]
+        groups = math.prod(channels) // alpha.shape[1]  # of a convolution: each has the same inputs of its weight
+        return [alpha.repeat(1, groups).view(-1, *channels)]
+
+    def draw(self, weight: Tensor, spread: Tensor, level: Tensor, noise: Tensor) -> Tensor:
+        return super().draw(weight, spread * level.exp(), level, noise)
+
+    def slopes(
+        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        own = self.prior.slope(level).mul_(share * self._times(weight, level))
+        by_level = own.add_((spread * by_spread).sum_to_size(level.shape))
+        return torch.addcmul(by_weight, by_spread, weight, value=2.0), by_level
 
 
 @dataclass(frozen=True)
@@ -147,22 +206,26 @@ class Additive(WeightNoise):
     def first(self, weight: Tensor, initial: float) -> Tensor:
         return torch.full_like(weight, 2.0 * math.log(initial))
 
-    def spread(self, weight: Tensor, level: Tensor) -> Tensor:
+    def variance(self, weight: Tensor, level: Tensor) -> Tensor:
         return level.exp()
 
-    def divergence(self, weight: Tensor, level: Tensor, spread: Tensor) -> Divergence:
-        # few passes and few new tensors: exponentials, logarithms and fresh memory cost as much as the network itself
-        prior, size = self.prior, weight.square().add_(NOTHING)
-        log_alpha = size.log().neg_().add_(level)
-        rest = prior.rest(log_alpha)
-        whole = size + spread
-        each = whole.log().sub_(level).mul_(0.5).add_(rest, alpha=prior.k1)
-        kl = each.flatten(1).sum(1)
-        by_level = prior.bell(rest, out=each).sub_(whole.reciprocal_().mul_(size), alpha=0.5)
-        return Divergence(kl, size.reciprocal_().mul_(weight).mul_(by_level).mul_(-2.0), by_level, log_alpha)
+    def log_alpha(self, weight: Tensor, level: Tensor) -> Tensor:
+        return level - weight.square().add_(NOTHING).log_()
 
-    def chain(self, weight: Tensor, level: Tensor, spread: Tensor, slope: Tensor) -> tuple[Tensor | None, Tensor]:
-        return None, slope.mul_(spread)
+    def kl(self, weight: Tensor, level: Tensor) -> Tensor:
+        return self.prior.kl(self.log_alpha(weight, level)).flatten(1).sum(1)
+
+    def slopes(
+        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        # few passes and few new tensors: logarithms and fresh memory cost as much as the network itself
+        size = weight.square().add_(NOTHING)
+        log_alpha = size.log().neg_().add_(level)
+        noiseless = torch.add(size, spread)
+        torch.div(size, noiseless, out=noiseless)  # 1 / (1 + alpha)
+        own = self.prior.bell(self.prior.rest(log_alpha), out=log_alpha).sub_(noiseless, alpha=0.5).mul_(share)
+        of_weight = torch.addcmul(by_weight, torch.div(weight, size, out=size), own, value=-2.0)
+        return of_weight, own.addcmul_(by_spread, spread)
 
     def confine(self, level: Tensor) -> None:
         level.clamp_(max=CEILING)
@@ -209,14 +272,24 @@ class Correlated(Noise):
     def shape(self, layer: Layer) -> tuple[int, ...]:
         return layer.per_channel(layer.inputs)
 
-    def draw(self, weight: Tensor, spread: Tensor, noise: Tensor) -> Tensor:
+    def draw(self, weight: Tensor, spread: Tensor, level: Tensor, noise: Tensor) -> Tensor:
         return torch.addcmul(weight, weight * spread, units(noise))
 
-    def divergence(self, weight: Tensor, level: Tensor, spread: Tensor) -> Divergence:
-        return _counted(self.prior, level, weight.shape[2] // level[0].numel())
+    def log_alpha(self, weight: Tensor, level: Tensor) -> Tensor:
+        return level
 
-    def chain(self, weight: Tensor, level: Tensor, spread: Tensor, slope: Tensor) -> tuple[Tensor | None, Tensor]:
-        return None, slope.mul(spread).mul_(0.5)
+    def kl(self, weight: Tensor, level: Tensor) -> Tensor:
+        return _counted(self.prior, level, self._times(weight, level))
+
+    def slopes(
+        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        own = self.prior.slope(level).mul_(share * self._times(weight, level))
+        return by_weight, own.addcmul_(by_spread, spread, value=0.5)
+
+    def _times(self, weight: Tensor, level: Tensor) -> int:
+        """How many units share an alpha."""
+        return weight.shape[2] // level[0].numel()
 
     def confine(self, level: Tensor) -> None:
         level.clamp_(max=0.0)
@@ -231,10 +304,9 @@ def _shared(weight: Tensor, sharing: Sharing, alpha: float) -> Tensor:
     return torch.full(shape, math.log(alpha), dtype=weight.dtype, device=weight.device)
 
 
-def _counted(prior: LogUniform, log_alpha: Tensor, times: int) -> Divergence:
-    """Each alpha counts for as many noises as it is shared by."""
-    kl = prior.kl(log_alpha).flatten(1).sum(1) * times
-    return Divergence(kl, None, prior.slope(log_alpha).mul_(times), log_alpha)
+def _counted(prior: LogUniform, log_alpha: Tensor, times: int) -> Tensor:
+    """The divergence of each member, (M,): each alpha counts for as many noises as it is shared by."""
+    return prior.kl(log_alpha).flatten(1).sum(1) * times
 
 
 def listed(names: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import islice
 
 import torch
 from torch import Tensor
@@ -16,11 +15,11 @@ from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.methods.base import Info, Method, Tick
 from credo.methods.checks import check_at_least, check_positive
-from credo.methods.dropout.noise import Divergence, Noise, listed
-from credo.methods.vi.layers import Perturbed, find_layers
+from credo.methods.dropout.noise import Noise, listed
+from credo.methods.vi.layers import find_layers, perturbed_outputs
 from credo.methods.vi.weighting import WarmUp
 from credo.model import Batch, Model, Target, likelihood_params
-from credo.nets.dropout import Masked, draw_masks
+from credo.nets.dropout import draw_masks
 from credo.posteriors import Posterior
 
 FASTER = 10.0
@@ -87,12 +86,8 @@ class NoisyWeights(Method):
         """Where the noise begins: an alpha, or a scale."""
 
     @abstractmethod
-    def told(self, found: Divergence) -> Tensor:
-        """A number of the noise on one parameter for the history, (M,)."""
-
-    @abstractmethod
-    def summed(self, told: Tensor, layout: Layout) -> Info:
-        """The same for the whole network, from that of each parameter, (parameters, M)."""
+    def told(self, log_alphas: Sequence[Tensor]) -> Info:
+        """What the history tells of the noise: numbers of each member, (M,), from the log alphas of each parameter."""
 
     def steps(self, batches: int) -> int:
         return self.epochs * batches
@@ -146,25 +141,27 @@ class NoisyWeights(Method):
         noise, level = self.noise, state.level
         mean = {name: w.detach().requires_grad_() for name, w in state.mean.params.items()}
         spread = {name: noise.spread(mean[name].detach(), values).requires_grad_() for name, values in level.items()}
-        outputs = noisy_outputs(target, noise, Variables(mean, state.mean.buffers), spread, batch, tick.noise)
+        outputs = noisy_outputs(target, noise, Variables(mean, state.mean.buffers), level, spread, batch, tick.noise)
         log_likelihood = target.full(target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(mean)))
         # divided by the number of data, so that a learning rate means the same for any N
         loss = target.temper(log_likelihood + _log_prior(target, mean, level)).sum() / -target.size
         slopes = torch.autograd.grad(loss, [*mean.values(), *spread.values()], materialize_grads=True)
         by_mean, by_spread = dict(zip(mean, slopes, strict=False)), dict(zip(spread, slopes[len(mean) :], strict=True))
         weight = tick.value(lambda now: self.annealing.factor(now.fraction) / target.size)
-        by_level, kl, told = [], [], []
+        by_level = []
         with torch.no_grad():
             for name, values in level.items():
-                apart = noise.divergence(mean[name], values, spread[name])
-                of_mean, of_level = noise.chain(mean[name], values, spread[name], by_spread[name])
-                by_level.append(of_level.add_(apart.by_level.mul_(weight)))
-                for more in (of_mean, None if apart.by_weight is None else apart.by_weight.mul_(weight)):
-                    by_mean[name] = by_mean[name] if more is None else more.add_(by_mean[name])
-                kl.append(apart.kl)
-                told.append(self.told(apart))
-        info = {"log_likelihood": log_likelihood.detach() / target.size, "kl": torch.stack(kl).sum(0) / target.size}
-        return list(by_mean.values()), by_level, {**info, **self.summed(torch.stack(told), target.layout)}
+                parts = (mean[name], values, spread[name], by_mean[name], by_spread[name])
+                by_mean[name], of_level = noise.slopes(*parts, weight)
+                by_level.append(of_level)
+        return list(by_mean.values()), by_level, {"log_likelihood": log_likelihood.detach() / target.size}
+
+    @torch.no_grad()
+    def summary(self, target: Target, state: NoisyState, noise: Stream) -> Info:
+        """The divergence per example, and a number of the noise, at the end of an epoch: no step needs them."""
+        pairs = [(state.mean.params[name], level) for name, level in state.level.items()]
+        kl = torch.stack([self.noise.kl(*pair) for pair in pairs]).sum(0) / target.size
+        return {"kl": kl, **self.told([self.noise.log_alpha(*pair) for pair in pairs])}
 
     @property
     def _noise_rate(self) -> float:
@@ -178,7 +175,7 @@ class NoisyWeights(Method):
 
 
 def noisy_outputs(
-    target: Target, noise: Noise, mean: Variables, spread: Params, batch: Batch, stream: Stream
+    target: Target, noise: Noise, mean: Variables, level: Params, spread: Params, batch: Batch, stream: Stream
 ) -> Tensor:
     """Outputs of the network in training, with noise on its weights, (M, B, E).
 
@@ -189,6 +186,7 @@ def noisy_outputs(
         target: whose network it is.
         noise: its kind.
         mean: expectations of all parameters, and the buffers.
+        level: of the noise on the noisy weights.
         spread: of the noisy weights.
         batch: examples.
         stream: all the randomness there is.
@@ -200,18 +198,14 @@ def noisy_outputs(
         {layer.weight: mean.params[layer.weight].new_empty(()).expand(*lanes, *noise.shape(layer)) for layer in layers}
     )
     whole = stream.child("weights").normal_like({n: w for n, w in mean.params.items() if n in spread.keys() - standard})
-    params = {**mean.params, **{n: noise.draw(mean.params[n], spread[n], e) for n, e in whole.items()}}
+    params = {**mean.params, **{n: noise.draw(mean.params[n], spread[n], level[n], e) for n, e in whole.items()}}
     sites = network.trace(mean, x).sites
     masks = draw_masks(sites, stream.child("dropout"), *lanes, dtype=network.dtype, device=mean.device)
-
-    def around(own: Params, flat: Sequence[Tensor]) -> Perturbed:
-        tensors = iter(flat)
-        dropout = Masked(list(islice(tensors, len(masks))), [site.rate for site in sites])
-        return Perturbed(layers, noise.perturbation, own, [list(islice(tensors, 2)) for _ in layers], dropout)
-
-    brought = [t for layer in layers for t in (standard[layer.weight], spread[layer.weight])]
+    brought = [
+        [standard[layer.weight], spread[layer.weight], *noise.constants(layer, level[layer.weight])] for layer in layers
+    ]
     variables = Variables(params, mean.buffers)
-    return network.train(variables, batch.x, [*masks, *brought], target.plan, own_x=batch.own, around=around)
+    return perturbed_outputs(network, layers, noise.perturbation, brought, variables, batch, target.plan, masks)
 
 
 def _log_prior(target: Target, mean: Params, noisy: Collection[str]) -> Tensor:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from credo.core.trees import Layout
 from credo.methods.base import Info
 from credo.methods.checks import check_positive
-from credo.methods.dropout.noise import Additive, Correlated, Divergence, Multiplicative, Noise
+from credo.methods.dropout.noise import Additive, ByInput, Correlated, Multiplicative, Noise
 from credo.methods.dropout.noisy import NoisyWeights
-from credo.methods.dropout.sharing import PerLayer, PerWeight, Sharing, resolved
+from credo.methods.dropout.sharing import PerLayer, PerUnit, PerWeight, Sharing, resolved
 
 THRESHOLD = 3.0
 """log alpha above which a weight is noise: 95 % of it, as a dropout rate."""
@@ -74,17 +74,18 @@ class VariationalDropout(NoisyWeights):
 
     @property
     def noise(self) -> Noise:
-        return (Correlated if self.correlated else Multiplicative)(resolved(self.sharing))
+        sharing = resolved(self.sharing)
+        if self.correlated:
+            return Correlated(sharing)
+        return (ByInput if isinstance(sharing, PerLayer | PerUnit) else Multiplicative)(sharing)
 
     @property
     def initial(self) -> float:
         return self.initial_alpha
 
-    def told(self, found: Divergence) -> Tensor:
-        return found.log_alpha.exp().flatten(1).mean(1)
-
-    def summed(self, told: Tensor, layout: Layout) -> Info:
-        return {"alpha": told.mean(0)}
+    def told(self, log_alphas: Sequence[Tensor]) -> Info:
+        """The mean alpha."""
+        return {"alpha": torch.stack([each.exp().flatten(1).mean(1) for each in log_alphas]).mean(0)}
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,7 @@ class SparseVariationalDropout(NoisyWeights):
     def initial(self) -> float:
         return self.initial_scale
 
-    def told(self, found: Divergence) -> Tensor:
-        return found.log_alpha.gt_(THRESHOLD).flatten(1).sum(1)  # written over: nothing asks for it again
-
-    def summed(self, told: Tensor, layout: Layout) -> Info:
+    def told(self, log_alphas: Sequence[Tensor]) -> Info:
         """The part of the weights that could be removed."""
-        return {"removable": told.sum(0) / sum(math.prod(layout[name].shape) for name in self.weights(layout))}
+        noise = torch.stack([(each > THRESHOLD).flatten(1).sum(1) for each in log_alphas]).sum(0)
+        return {"removable": noise / sum(each[0].numel() for each in log_alphas)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from itertools import islice
 
 from torch import Tensor
 
@@ -12,9 +11,9 @@ from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.methods.vi.estimators import Estimator
 from credo.methods.vi.factors import Drawn, Factors
-from credo.methods.vi.layers import Layer, Perturbation, Perturbed, find_layers
+from credo.methods.vi.layers import Layer, Perturbation, find_layers, perturbed_outputs
 from credo.model import Batch, Target, likelihood_params
-from credo.nets.dropout import Masked, draw_masks
+from credo.nets.dropout import draw_masks
 from credo.nets.network import Network
 
 Brought = list[list[Tensor]]
@@ -34,24 +33,15 @@ class ByLayer(Estimator, Perturbation):
     def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Drawn]:
         network = target.model.network
         x = batch.x[0] if batch.own else batch.x
-        layers = _uncertain(find_layers(network, q.centre, x), q.scale)
+        layers = _uncertain(find_layers(network, q.centre, x), q.uncertain)
         covered = {name for layer in layers for name in layer.names}
-        rest = q.draw((name for name in q.scale if name not in covered), noise.child("weights"))
+        rest = q.draw((name for name in q.uncertain if name not in covered), noise.child("weights"))
         own, deviations = self.bring(layers, q, batch.examples, noise.child("layers"))
         sites = network.trace(q.centre, x).sites
         members, device = q.centre.members, q.centre.device
         masks = draw_masks(sites, noise.child("network", "dropout"), members, batch.examples, network.dtype, device)
-
-        rates = [site.rate for site in sites]
-
-        def around(params: Params, flat: Sequence[Tensor]) -> Perturbed:
-            tensors = iter(flat)
-            dropout = Masked(list(islice(tensors, len(masks))), rates)
-            return Perturbed(layers, self, params, [list(islice(tensors, len(t))) for t in own], dropout)
-
         variables = Variables({**q.mean, **rest}, q.buffers)
-        flat = [*masks, *(t for tensors in own for t in tensors)]
-        outputs = network.train(variables, batch.x, flat, target.plan, own_x=batch.own, around=around)
+        outputs = perturbed_outputs(network, layers, self, own, variables, batch, target.plan, masks)
         each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(variables.params))
         return each, Drawn(rest, deviations)
 

@@ -41,10 +41,10 @@ def attraction(target: Target, q: Factors, drawn: Sequence[Drawn], noise: Stream
         of_points: whether parameters without a distribution feel their prior.
     """
     layout, likelihood = target.layout, target.model.likelihood
-    pull, expected = _of_weights(target, q, drawn, noise, [name for name in layout if of_points or name in q.scale])
+    pull, expected = _of_weights(target, q, drawn, noise, [name for name in layout if of_points or name in q.uncertain])
     own = [name for name in q.mean if name not in layout]
     if own:
-        needed = [name for name in own if name in q.scale]
+        needed = [name for name in own if name in q.uncertain]
         whole = [_completed(q, needed, known, noise.child("own", s)) for s, known in enumerate(drawn)]
         of_own = _average([likelihood.log_prior(likelihood_params(w)) for w in whole])
         expected = of_own if expected is None else expected + of_own

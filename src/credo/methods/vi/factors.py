@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
-from credo.methods.vi.rows import Leaves, Row, runs, standard_normal
+from credo.methods.vi.rows import Leaves, Row, Shapes, runs, spans, standard_normal
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,11 @@ class Factors:
         """Expectations of all parameters, (M, *shape) each."""
         return self._means.tree
 
+    @cached_property
+    def uncertain(self) -> tuple[str, ...]:
+        """Names of the parameters that have a distribution."""
+        return tuple(name for name, _ in self._rho.shapes)
+
     @property
     def scale(self) -> Params:
         """Standard deviations of the uncertain parameters, (M, *shape) each."""
@@ -118,10 +124,10 @@ class Factors:
         standard = standard_normal(scale.values, noise)
         centre = self._centres(names) if around_mean else None
         values = scale.values * standard if centre is None else torch.addcmul(centre, scale.values, standard)
-        with torch.enable_grad():
-            leaves = Leaves(scale.with_values(values))
+        leaves = Leaves(scale.with_values(values))
         self._draws.append(_Draw(leaves, standard, around_mean))
-        return leaves.tree
+        with torch.enable_grad():
+            return leaves.tree
 
     def _centres(self, names: tuple[str, ...]) -> Tensor:
         """The means of some uncertain parameters, side by side."""
@@ -209,18 +215,42 @@ def _gathered(
     parts: Sequence[tuple[slice, Tensor]], place: Row, precision: Mapping[str, float], strength: Tensor
 ) -> Tensor:
     """The sum of gradients that each belong to a part of a row, and of what `_attract` adds."""
-    each = {precision.get(name, 0.0) for name, _ in place.shapes}
-    if len(each) > 1:
-        total = torch.zeros_like(place.values)
-        _attract(total, place, precision, strength)
-    elif parts and parts[0][0] == slice(0, len(place.values)):
-        total = torch.addcmul(parts[0][1], place.values, strength, value=each.pop())
-        parts = parts[1:]
-    else:
-        total = place.values * (strength * each.pop())
+    total, written = torch.empty_like(place.values), 0
+    alike = _alike(place.shapes, tuple(precision.get(name, 0.0) for name, _ in place.shapes))
+
+    def write(start: int, stop: int, g: Tensor | None) -> None:
+        for span, value in alike:
+            first, last = max(start, span.start), min(stop, span.stop)
+            if first >= last:
+                continue
+            here = place.values[first:last]
+            if g is None:
+                torch.mul(here, strength * value, out=total[first:last])
+            else:
+                torch.addcmul(g[first - start : last - start], here, strength, value=value, out=total[first:last])
+
+    more = []
     for there, g in parts:
+        if there.start < written:
+            more.append((there, g))
+            continue
+        write(written, there.start, None)
+        write(there.start, there.stop, g)
+        written = there.stop
+    write(written, len(total), None)
+    for there, g in more:
         total[there].add_(g)
     return total
+
+
+@lru_cache(maxsize=64)
+def _alike(shapes: Shapes, values: tuple[float, ...]) -> list[tuple[slice, float]]:
+    """Where neighbours in a row have the same value, and that value."""
+    found: list[tuple[slice, float]] = []
+    for span, value in zip(spans(shapes), values, strict=True):
+        start = found.pop()[0].start if found and found[-1][1] == value else span.start
+        found.append((slice(start, span.stop), value))
+    return found
 
 
 def uncertain_first(mean: Params, rho: Iterable[str]) -> Params:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,11 +22,13 @@ from torch.overrides import TorchFunctionMode
 
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
+from credo.model import Batch
 from credo.nets.dropout import Masked, draw_masks
 from credo.nets.network import Network
 from credo.nets.plan import Plan
 
 _SPATIAL = {F.linear: 0, F.conv1d: 1, F.conv2d: 2, F.conv3d: 3}
+_LINEAR = partial(F.linear)
 _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 
 Affine = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -115,6 +118,49 @@ class Perturbed(TorchFunctionMode):
             if id(weight) in self.own:
                 return self.perturbation(affine, x, weight, bias, self.own[id(weight)])
         return self.dropout.__torch_function__(func, types, args, kwargs)
+
+
+def perturbed_outputs(
+    network: Network,
+    layers: Sequence[Layer],
+    perturbation: Perturbation,
+    brought: Sequence[Sequence[Tensor]],
+    variables: Variables,
+    batch: Batch,
+    plan: Plan,
+    masks: Sequence[Tensor],
+) -> Tensor:
+    """Outputs of the network in training with its layers' calls replaced, (M, B, E).
+
+    Args:
+        network: whose layers they are.
+        layers: whose calls are replaced.
+        perturbation: by what.
+        brought: for each layer, the tensors that the perturbation needs, (M, ...) each.
+        variables: the network's, (M, *shape) each.
+        batch: its inputs.
+        plan: members together or one by one.
+        masks: of the network's own dropout.
+    """
+    x = batch.x[0] if batch.own else batch.x
+    stack = network.dense(variables, x) if variables.members == 1 else None
+    if stack is not None:  # no need to watch for the calls of a network that is known to make no others
+        own = {layer.weight: [t.squeeze(0) for t in tensors] for layer, tensors in zip(layers, brought, strict=True)}
+
+        def linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+            return perturbation(_LINEAR, x, weight, bias, own[name]) if name in own else F.linear(x, weight, bias)
+
+        one = {name: t.squeeze(0) for tree in (variables.params, variables.buffers) for name, t in tree.items()}
+        return stack.straight(one, x, linear).unsqueeze(0)
+    rates = [site.rate for site in network.trace(variables, x).sites]
+
+    def around(params: Params, flat: Sequence[Tensor]) -> Perturbed:
+        tensors = iter(flat)
+        dropout = Masked(list(islice(tensors, len(masks))), rates)
+        return Perturbed(layers, perturbation, params, [list(islice(tensors, len(t))) for t in brought], dropout)
+
+    flat = [*masks, *(t for tensors in brought for t in tensors)]
+    return network.train(variables, batch.x, flat, plan, own_x=batch.own, around=around)
 
 
 def _settled(func: Any, args: Any, kwargs: Mapping[str, Any]) -> tuple[Affine, Tensor, Tensor, Tensor | None]:

@@ -28,35 +28,74 @@ class _Local(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        x: Tensor, weight: Tensor, bias: Tensor | None, of_weight: Tensor, of_bias: Tensor | None, noise: Tensor
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        noise: Tensor,
+        of_weight: Tensor,
+        of_bias: Tensor | None,
+        factor: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        squares = x * x
-        spread = _root(F.linear(squares, of_weight, of_bias))
-        return torch.addcmul(F.linear(x, weight, bias), spread, noise), squares, spread
+        squares = x * x if factor is None else x * x * factor
+        spread = F.linear(squares, of_weight, of_bias)
+        spread.clamp_min_(torch.finfo(spread.dtype).tiny).sqrt_()
+        return torch.addcmul(F.linear(x, weight, bias), spread, noise), squares, spread  # addcmul_ has no rule for vmap
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        x, weight, bias, of_weight, of_bias, noise = inputs
-        ctx.save_for_backward(x, weight, of_weight, noise, *output[1:])
+        x, weight, bias, noise, of_weight, of_bias, factor = inputs
+        ctx.save_for_backward(x, weight, noise, of_weight, factor, *output[1:])
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
         ctx.biases = (bias is not None, of_bias is not None)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, of_weight, noise, squares, spread = ctx.saved_tensors
+        x, weight, noise, of_weight, factor, squares, spread = ctx.saved_tensors
         g = gradients[0]
         of_variance = torch.div(noise, spread).mul_(g).mul_(0.5)
         of_x = None
         if ctx.needs_input_grad[0]:
-            of_x = torch.addcmul(g @ weight, x, of_variance @ of_weight, value=2.0)
+            of_squares = of_variance @ of_weight
+            of_squares = of_squares if factor is None else of_squares * factor
+            of_x = torch.addcmul(g @ weight, x, of_squares, value=2.0)
         rows, spreads = g.flatten(0, -2), of_variance.flatten(0, -2)
         of_bias, of_spread = (t.sum(0) if b else None for t, b in zip((rows, spreads), ctx.biases, strict=True))
-        return of_x, rows.mT @ x.flatten(0, -2), of_bias, spreads.mT @ squares.flatten(0, -2), of_spread, None
+        by_weight, by_spread = rows.mT @ x.flatten(0, -2), spreads.mT @ squares.flatten(0, -2)
+        return of_x, by_weight, of_bias, None, by_spread, of_spread, None
 
 
 # torch asks for it at every call, and to work it out takes as long as a small product of matrices
 _Local.forward.__signature__ = signature(_Local.forward)  # type: ignore[attr-defined]
+
+
+def local_outputs(
+    affine: Affine,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    noise: Tensor,
+    of_weight: Tensor,
+    of_bias: Tensor | None = None,
+    factor: Tensor | None = None,
+) -> Tensor:
+    """affine(x; weight, bias) + sqrt(affine(factor x^2; of_weight, of_bias)) * noise.
+
+    Args:
+        affine: the layer's call, with its geometry settled.
+        x: its input (B, ...).
+        weight: expectation of the weight.
+        bias: of the bias.
+        noise: standard normal, in the shape of the output.
+        of_weight: variance of the weight.
+        of_bias: variance of the bias; None for a point, or for no bias.
+        factor: of the variances, by input; nothing is differentiated by it. None for 1.
+    """
+    if isinstance(affine, partial) and affine.func is F.linear and x.ndim > 1:
+        outputs: Tensor = _Local.apply(x, weight, bias, noise, of_weight, of_bias, factor)[0]  # type: ignore[no-untyped-call]
+        return outputs
+    squares = x.square() if factor is None else x.square() * factor
+    return torch.addcmul(affine(x, weight, bias), _root(affine(squares, of_weight, of_bias)), noise)
 
 
 def _root(variance: Tensor) -> Tensor:
@@ -88,12 +127,7 @@ class LocalReparameterization(ByLayer):
         return [[standard[layer.weight], *map(q.variance, layer.names)] for layer in layers], {}
 
     def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
-        noise, of_weight, *rest = own
-        of_bias = rest[0] if rest else None
-        if isinstance(affine, partial) and affine.func is F.linear and x.ndim > 1:
-            outputs: Tensor = _Local.apply(x, weight, bias, of_weight, of_bias, noise)[0]  # type: ignore[no-untyped-call]
-            return outputs
-        return torch.addcmul(affine(x, weight, bias), _root(affine(x.square(), of_weight, of_bias)), noise)
+        return local_outputs(affine, x, weight, bias, *own)
 
     def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:
         told = super().notes(network, variables, x, uncertain)

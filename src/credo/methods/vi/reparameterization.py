@@ -21,6 +21,6 @@ class Reparameterization(Estimator):
     """
 
     def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Drawn]:
-        drawn = q.draw(q.scale, noise.child("weights"))
+        drawn = q.draw(q.uncertain, noise.child("weights"))
         variables = Variables({**q.mean, **drawn}, q.buffers)
         return target.training_log_likelihood(variables, batch, noise.child("network")), Drawn(drawn)

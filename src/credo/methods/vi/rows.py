@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import accumulate, islice
 from math import prod
 
@@ -66,21 +67,27 @@ class Row:
 class Leaves:
     """A row as leaves of a graph: one for all of it on a GPU, where launches count, one for each tensor on a CPU.
 
+    There are none before somebody asks for the tensors: a step has more rows than it uses.
+
     Args:
         row: whose values are copied nowhere.
     """
 
     def __init__(self, row: Row) -> None:
-        values = row.values.detach()
+        self.row = row.with_values(row.values.detach())
+        self._leaves: list[Tensor] = []
+        self._spans: list[slice] = []
+
+    @cached_property
+    def tree(self) -> Params:
+        """The tensors by name, (M, *shape) each."""
+        values = self.row.values.detach()
         if values.is_cuda:
-            self._leaves = [values.requires_grad_()]
-            self._spans = [slice(0, len(values))]
-            self.tree = Row(values, row.shapes).tree()
-        else:
-            self.tree = {name: part.requires_grad_() for name, part in Row(values, row.shapes).tree().items()}
-            self._leaves = list(self.tree.values())
-            self._spans = spans(row.shapes)
-        self.row = Row(row.values.detach(), row.shapes)
+            self._leaves, self._spans = [values.requires_grad_()], [slice(0, len(values))]
+            return self.row.with_values(values).tree()
+        tree = {name: part.requires_grad_() for name, part in self.row.with_values(values).tree().items()}
+        self._leaves, self._spans = list(tree.values()), spans(self.row.shapes)
+        return tree
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter(self._leaves)
@@ -142,21 +149,27 @@ def _streams(count: int) -> int:
 
 
 def _side_by_side(task: Callable[[int], None], count: int) -> None:
-    helpers = min(torch.get_num_threads(), count) - 1
+    helpers = min(torch.get_num_threads(), count) - 1 if count > 2 else 0
     remaining = iter(range(count))
 
     def work() -> None:
         for i in remaining:
             task(i)
 
-    if helpers == 0:
-        work()
-    else:
-        with ThreadPoolExecutor(helpers) as pool:
-            others = [pool.submit(work) for _ in range(helpers)]
-            work()
-            for other in others:
-                other.result()
+    others = [_helpers(helpers).submit(work) for _ in range(helpers)]
+    work()
+    for other in others:
+        other.result()
+
+
+@cache
+def _helpers(count: int) -> ThreadPoolExecutor:
+    """Kept from step to step: to start a thread takes as long as to fill a block."""
+    return ThreadPoolExecutor(count, "credo-noise")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.cache_clear)  # a fork has none of its parent's threads
 
 
 def keep_memory() -> None:
