@@ -21,7 +21,7 @@ import torch
 from credo.experiments.base import Progress
 from credo.experiments.classifiers import Images, images
 from credo.experiments.sparse_lenet.measure import Result, train, trained
-from credo.experiments.sparse_lenet.rows import FIRST, PIXELS_OVER, SPARSE, Row, full, lenet_5_caffe, lenet_300_100
+from credo.experiments.sparse_lenet.rows import PIXELS_OVER, SPARSE, Row, Squared, full, lenet_5_caffe, lenet_300_100
 from credo.methods.vi.weighting import WarmUp
 
 HELD_OUT = 10_000
@@ -44,7 +44,18 @@ TRIALS = {
     "convolutional-2e-3-3e-4": (200, {"learning_rate": 2e-3, "noise_learning_rate": 3e-4}),
     "convolutional-5e-3-3e-4": (200, {"learning_rate": 5e-3, "noise_learning_rate": 3e-4}),
     "convolutional-2e-3-3e-4-late": (200, {"noise_learning_rate": 3e-4, "annealing": WarmUp(0.5)}),
-    "convolutional-2e-3-3e-4-trained": (200, {"noise_learning_rate": 3e-4, "annealing": WarmUp(0.05)}),
+    "convolutional-4e-3-2e-3-squared": (
+        200,
+        {"learning_rate": 4e-3, "noise_learning_rate": 2e-3, "schedule": Squared()},
+    ),
+    "convolutional-4e-3-1e-3-squared": (
+        200,
+        {"learning_rate": 4e-3, "noise_learning_rate": 1e-3, "schedule": Squared()},
+    ),
+    "convolutional-6e-3-3e-3-squared": (
+        200,
+        {"learning_rate": 6e-3, "noise_learning_rate": 3e-3, "schedule": Squared()},
+    ),
     "convolutional-5e-3-1e-3": (120, {"learning_rate": 5e-3, "noise_learning_rate": 1e-3}),
 }
 """Epochs and numbers by name; the first number is the step size of the weights, the second that of the noise."""
@@ -59,8 +70,7 @@ def held_out(data: Images) -> Images:
 
 def trial(name: str) -> Row:
     epochs, numbers = TRIALS[name]
-    first = FIRST if name.endswith("trained") else None
-    return Row(name, NETS[name.split("-")[0]], replace(SPARSE, epochs=epochs, **numbers), first)
+    return Row(name, NETS[name.split("-")[0]], replace(SPARSE, epochs=epochs, **numbers))
 
 
 def say(result: Result, begin: float) -> None:
@@ -68,7 +78,8 @@ def say(result: Result, begin: float) -> None:
     print(
         f"{time.monotonic() - begin:6.1f} s  {result.name}: {1e6 * result.seconds / result.steps:.0f} us a step; "
         f"error {result.error:.2f}, whole {result.whole:.2f}, drawn {result.drawn:.2f}; "
-        f"{result.ratio:.1f} times fewer weights, {layers}",
+        f"{result.ratio:.1f} times fewer weights, {layers}; threshold, error, compression: "
+        + ", ".join(f"{t:g} {e:.2f} {r:.0f}" for t, e, r in result.by_threshold),
         flush=True,
     )
 

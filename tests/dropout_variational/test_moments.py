@@ -111,6 +111,12 @@ def test_drawn_functions_have_them_all(make, shape: tuple[int, ...], noise: Nois
     assert apart(scene.drawn(), scene.centre, scene.covariance, diagonal=False) < ERRORS
 
 
+@pytest.mark.parametrize("noise", [ByInput(PerUnit()), Multiplicative(PerUnit())], ids=["by input", "by weight"])
+def test_groups_of_a_convolution_share_the_alphas_of_its_weight(noise: Noise) -> None:
+    scene = Scene(lambda: nn.Conv1d(4, 6, 3, groups=2), (4, 5), noise)
+    assert apart(scene.trained(), scene.centre, scene.covariance, diagonal=True) < ERRORS
+
+
 def test_twins_are_found_out() -> None:
     linear = LAYERS["linear"]
     scene = Scene(*linear, Multiplicative(PerLayer()))

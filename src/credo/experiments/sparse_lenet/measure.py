@@ -17,7 +17,6 @@ from credo.decide import compression, log_alpha, prune_noise
 from credo.experiments.base import Progress, uninterrupted
 from credo.experiments.classifiers import Images, kept_numbers, write
 from credo.experiments.sparse_lenet.rows import Row
-from credo.methods import Method
 from credo.posteriors import DiagonalGaussian, Posterior
 
 EDGES = torch.linspace(-12.0, 12.0, 97)
@@ -72,30 +71,22 @@ def train(row: Row, data: Images, seed: int, progress: Progress, device: str) ->
     data = data.to(device)
     model = credo.Model(row.net, likelihoods.Categorical())
     begin = time.monotonic()
-
-    def fit(method: Method, name: str, start: Posterior | None) -> Posterior:
-        told = progress.of(name)
-        return uninterrupted(
-            credo.fit(model, (data.x, data.y), method, seed=seed, device=device, start=start, progress=told)
-        )
-
-    first = None if row.first is None else fit(row.first, f"{row.name}, first weights", None)
-    posterior = fit(row.method, row.name, first)
+    fitted = credo.fit(model, (data.x, data.y), row.method, seed=seed, device=device, progress=progress.of(row.name))
     if device != "cpu":
         torch.cuda.synchronize()
-    seconds = time.monotonic() - begin
+    seconds, posterior = time.monotonic() - begin, uninterrupted(fitted)
     history = posterior.history
     return Result(
         row.name,
-        **_pruned(posterior, data),
+        **_pruned(posterior, row.threshold, data),
         curve=[dict(line) for line in history[:: max(1, len(history) // CURVE)]],
         seconds=seconds,
-        steps=sum(method.steps(-(-len(data.x) // (method.batch_size or len(data.x)))) for method in row.methods),
+        steps=row.method.steps(-(-len(data.x) // (row.method.batch_size or len(data.x)))),
         device=device if device == "cpu" else torch.cuda.get_device_name(),
     )
 
 
-def _pruned(posterior: Posterior, data: Images) -> dict[str, Any]:
+def _pruned(posterior: Posterior, threshold: float, data: Images) -> dict[str, Any]:
     """What is measured of the finished network."""
     if not isinstance(posterior, DiagonalGaussian):
         error = _error(posterior, data)
@@ -108,7 +99,7 @@ def _pruned(posterior: Posterior, data: Images) -> dict[str, Any]:
             "by_threshold": [],
             "counts": {},
         }
-    sparse = prune_noise(posterior)
+    sparse = prune_noise(posterior, threshold)
     curve = [(t, prune_noise(posterior, t)) for t in THRESHOLDS]
     return {
         "whole": _error(posterior.at_mean(), data),

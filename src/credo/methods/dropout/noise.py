@@ -12,7 +12,7 @@ from torch import Tensor
 
 from credo.core.trees import Layout, Params, Variables
 from credo.methods.dropout.log_uniform import LogUniform, Polynomial, Sigmoid
-from credo.methods.dropout.sharing import PerLayer, PerWeight, Sharing
+from credo.methods.dropout.sharing import PerLayer, Sharing
 from credo.methods.vi.layers import Affine, Layer, Perturbation
 from credo.methods.vi.local import LocalReparameterization, local_outputs
 from credo.model import Model
@@ -124,10 +124,10 @@ class WeightNoise(Noise, ABC):
 
 
 @dataclass(frozen=True)
-class Multiplicative(WeightNoise):
+class RelativeNoise(WeightNoise, ABC):
     """w = theta (1 + sqrt(alpha) noise), with log alpha at most 0: beyond 1 the cubic is no divergence any more."""
 
-    sharing: Sharing = PerWeight()
+    sharing: Sharing = PerLayer()
     prior: Polynomial = Polynomial()
 
     def first(self, weight: Tensor, initial: float) -> Tensor:
@@ -148,7 +148,11 @@ class Multiplicative(WeightNoise):
         alpha = level.exp()
         own = self.prior.slope_at(alpha).mul_(share * self._times(weight, level))
         by_level = own.add_((spread * by_spread).sum_to_size(level.shape))
-        return torch.addcmul(by_weight, by_spread.mul_(weight), alpha, value=2.0), by_level
+        return self.passed_on(weight, alpha, by_weight, by_spread), by_level
+
+    @abstractmethod
+    def passed_on(self, weight: Tensor, alpha: Tensor, by_weight: Tensor, by_spread: Tensor) -> Tensor:
+        """The slope by the weights where the spread moves with them; that by the spread is used up."""
 
     def _times(self, weight: Tensor, level: Tensor) -> int:
         """How many weights share an alpha."""
@@ -156,6 +160,14 @@ class Multiplicative(WeightNoise):
 
     def confine(self, level: Tensor) -> None:
         level.clamp_(max=0.0)
+
+
+@dataclass(frozen=True)
+class Multiplicative(RelativeNoise):
+    """Alphas shared in any way: the spread is alpha theta^2, the variance of every weight."""
+
+    def passed_on(self, weight: Tensor, alpha: Tensor, by_weight: Tensor, by_spread: Tensor) -> Tensor:
+        return torch.addcmul(by_weight, by_spread.mul_(weight), alpha, value=2.0)
 
 
 class _Scaled(Perturbation):
@@ -167,13 +179,12 @@ class _Scaled(Perturbation):
 
 
 @dataclass(frozen=True)
-class ByInput(Multiplicative):
-    """The same where all weights that leave an input have one alpha. The spread is theta^2: inputs bear the alpha.
+class ByInput(RelativeNoise):
+    """One alpha for all weights that leave an input: the spread is theta^2, and inputs bear the alpha.
 
     The loss depends on theta^2 and alpha by their product alone, so the slope by log alpha is that by log theta^2.
     """
 
-    sharing: Sharing = PerLayer()
     perturbation = _Scaled()
 
     def spread(self, weight: Tensor, level: Tensor) -> Tensor:
@@ -189,12 +200,8 @@ class ByInput(Multiplicative):
     def draw(self, weight: Tensor, spread: Tensor, level: Tensor, noise: Tensor) -> Tensor:
         return super().draw(weight, spread * level.exp(), level, noise)
 
-    def slopes(
-        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
-    ) -> tuple[Tensor, Tensor]:
-        own = self.prior.slope(level).mul_(share * self._times(weight, level))
-        by_level = own.add_((spread * by_spread).sum_to_size(level.shape))
-        return torch.addcmul(by_weight, by_spread, weight, value=2.0), by_level
+    def passed_on(self, weight: Tensor, alpha: Tensor, by_weight: Tensor, by_spread: Tensor) -> Tensor:
+        return torch.addcmul(by_weight, by_spread, weight, value=2.0)
 
 
 @dataclass(frozen=True)
