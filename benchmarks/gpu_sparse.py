@@ -77,7 +77,7 @@ def say(result: Result, begin: float) -> None:
     layers = "-".join(f"{100 * (1 - left / weights):.1f}" for _, weights, left in result.layers)
     print(
         f"{time.monotonic() - begin:6.1f} s  {result.name}: {1e6 * result.seconds / result.steps:.0f} us a step; "
-        f"error {result.error:.2f}, whole {result.whole:.2f}, drawn {result.drawn:.2f}; "
+        f"error {result.error:.2f}, whole {result.whole:.2f}, drawn {result.drawn}; "
         f"{result.ratio:.1f} times fewer weights, {layers}; threshold, error, compression: "
         + ", ".join(f"{t:g} {e:.2f} {r:.0f}" for t, e, r in result.by_threshold),
         flush=True,

@@ -57,11 +57,11 @@ def tables(found: Mapping[str, Result]) -> tuple[Table, ...]:
     """All rows, and what the layers lose."""
     if not found:
         return ()
-    columns = ("row", "weights", "left", "compression", "error, %", "by draws, %", "with all weights, %", "seconds")
+    columns = ("row", "left", "compression", "error, %", "by draws, %", "unpruned, %", "seconds")
     lines: list[tuple[Cell, ...]] = []
     for name, r in found.items():
-        weights, left = sum(n for _, n, _ in r.layers), sum(n for *_, n in r.layers)
-        lines.append((name, weights, left, r.ratio, r.error, r.drawn, r.whole, r.seconds))
+        left = sum(n for *_, n in r.layers)
+        lines.append((name, left, r.ratio, r.error, r.drawn, r.whole, r.seconds))
     layers = tuple(
         (name, layer, weights, left, 100.0 * (1.0 - left / weights))
         for name, r in found.items()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from credo.decide.compression import THRESHOLD
 from credo.experiments.base import Figure
 from credo.experiments.sparse_lenet.measure import EDGES, Result
 from credo.reports.style import BLACK, COLOURS, GREY, drawing
@@ -28,12 +27,12 @@ def noise(folder: Path, results: Sequence[Result]) -> Figure:
             for (name, counts), colour in zip(result.counts.items(), COLOURS, strict=False):
                 above = [100.0 * (1.0 - below / sum(counts)) for below in accumulate(counts)]
                 axes.plot(EDGES[1:-1], above[:-1], color=colour, label=name.removesuffix(".weight"))
-            axes.axvline(THRESHOLD, color=BLACK, linestyle="--", linewidth=1.0)
+            axes.axvline(result.threshold, color=BLACK, linestyle="--", linewidth=1.0)
             axes.set(xlabel="log alpha", ylabel="weights with more noise (%)", ylim=(0, 102), title=result.name)
             axes.legend(title="layer")
     caption = (
-        "The part of each layer's weights whose log alpha is above the one on the axis. Those above 3, the dashed "
-        "line, are removed."
+        "The part of each layer's weights whose log alpha is above the one on the axis. Those beyond the dashed line "
+        "are removed."
     )
     return Figure("noise.png", caption)
 
@@ -56,9 +55,8 @@ def thresholds(folder: Path, results: Sequence[Result]) -> Figure:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_xticks([], minor=True)
         figure.legend(loc="outside upper center", ncols=2)
-    caption = (
-        "Test error at the means of the pruned network. The small numbers are thresholds of log alpha; 3 was used."
-    )
+    used = " and ".join(f"{result.threshold:g} ({result.name})" for result in results)
+    caption = f"Test error at the means of the pruned network. Small numbers are thresholds of log alpha; used: {used}."
     return Figure("thresholds.png", caption)
 
 
@@ -71,4 +69,4 @@ def courses(folder: Path, results: Sequence[Result]) -> Figure:
             axes.plot(epochs, [100 * (1 - line["removable"]) for line in result.curve], color=colour, label=result.name)
         axes.set(xlabel="epoch", ylabel="weights with log alpha below 3 (%, log scale)", yscale="log")
         figure.legend(loc="outside upper center", ncols=2)
-    return Figure("courses.png", "The part of the weights that is worth keeping, averaged over each epoch.")
+    return Figure("courses.png", "The part of the weights that is worth keeping, at the end of each epoch.")

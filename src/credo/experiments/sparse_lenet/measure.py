@@ -14,6 +14,7 @@ import torch
 import credo
 from credo import likelihoods
 from credo.decide import compression, log_alpha, prune_noise
+from credo.decide.compression import THRESHOLD
 from credo.experiments.base import Progress, uninterrupted
 from credo.experiments.classifiers import Images, kept_numbers, write
 from credo.experiments.sparse_lenet.rows import Row
@@ -37,7 +38,7 @@ class Result:
         name: the row's.
         whole: error with all weights.
         error: error without the weights that are noise; as with all of them for a plain network.
-        drawn: the same when the probabilities of 100 drawn networks are averaged.
+        drawn: the same when the probabilities of 100 drawn networks are averaged; None where that was not measured.
         layers: name, weights and weights that are left, of every layer.
         by_threshold: threshold of log alpha, error and compression there.
         counts: log alphas of each layer by the bins between `EDGES`; those beyond are in the outermost.
@@ -45,12 +46,13 @@ class Result:
         seconds: of training.
         steps: of training.
         device: what it was trained on.
+        threshold: of log alpha, above which weights were removed.
     """
 
     name: str
     whole: float
     error: float
-    drawn: float
+    drawn: float | None
     layers: list[tuple[str, int, int]]
     by_threshold: list[tuple[float, float, float]]
     counts: dict[str, list[int]]
@@ -58,6 +60,7 @@ class Result:
     seconds: float
     steps: int
     device: str
+    threshold: float = THRESHOLD
 
     @property
     def ratio(self) -> float:
@@ -83,6 +86,7 @@ def train(row: Row, data: Images, seed: int, progress: Progress, device: str) ->
         seconds=seconds,
         steps=row.method.steps(-(-len(data.x) // (row.method.batch_size or len(data.x)))),
         device=device if device == "cpu" else torch.cuda.get_device_name(),
+        threshold=row.threshold,
     )
 
 

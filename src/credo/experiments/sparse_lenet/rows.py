@@ -47,7 +47,7 @@ SPARSE = SparseVariationalDropout(
 """The authors' recipe (Adam, batches of 100, log sigma^2 from -10, a step size that falls to zero, a KL that comes in
 slowly), with step sizes chosen on 10,000 held-out training images."""
 
-CONVOLUTIONAL = replace(SPARSE, learning_rate=4e-3, noise_learning_rate=2e-3, schedule=Squared())
+CONVOLUTIONAL = replace(SPARSE, learning_rate=4e-3, noise_learning_rate=1e-3, schedule=Squared())
 """Chosen likewise, with the threshold of its row."""
 
 PLAIN = MaximumLikelihood(epochs=30, learning_rate=1e-3, batch_size=100, schedule=Linear())
@@ -110,7 +110,7 @@ def full() -> list[Row]:
         Row("lenet-300-100-plain", lenet_300_100, PLAIN),
         Row("lenet-5-plain", lenet_5_caffe, PLAIN),
         Row("lenet-300-100", lenet_300_100, replace(SPARSE, epochs=250)),
-        Row("lenet-5", lenet_5_caffe, CONVOLUTIONAL, threshold=0.0),
+        Row("lenet-5", lenet_5_caffe, CONVOLUTIONAL, threshold=1.0),
     ]
 
 
