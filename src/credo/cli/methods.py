@@ -40,13 +40,13 @@ class Entry:
         name: at the command line; empty for a method of the library alone.
         python: its name in Python.
         what: what it is.
-        advice: None where none is written.
+        advice: when to use it, and when not.
     """
 
     name: str
     python: str
     what: str
-    advice: Advice | None
+    advice: Advice
 
 
 IN_PYTHON = {"ensemble": "DeepEnsemble", "dropout": "MCDropout", "vi": "BayesByBackprop", "map": "MAP"}
@@ -79,12 +79,12 @@ ADVICE = {
         "a narrow network: the rates fall to nothing there, and the doubt with them",
     ),
     "VariationalDropout": Advice(
-        "one network, steps 1.4 times (correlated) to 2.6 times (an alpha for each weight) as dear",
+        "one network, steps 1.2 times (correlated) to twice (an alpha for each weight) as dear",
         "dropout without a rate to guess, for a network of your own",
         "a prior is something you know: its log-uniform prior takes the place of yours",
     ),
     "SparseVariationalDropout": Advice(
-        "one network with two numbers for each weight, steps 2.7 times as dear; the pruned network is far smaller",
+        "one network with two numbers for each weight, steps twice as dear; the pruned network is far smaller",
         "a small network is wanted: most weights turn out to be noise and can be removed",
         "the best error bars are wanted rather than a small network",
     ),
@@ -97,6 +97,51 @@ ADVICE = {
         "one network with two numbers for each weight, many draws for each step",
         "the log density cannot be differentiated",
         "it can be: Bayes by Backprop has the far less noisy gradient",
+    ),
+    "HMC": Advice(
+        "tens to hundreds of passes over all data, forward and back, for each draw",
+        "a small network, and the posterior itself is wanted, to judge other methods by",
+        "more than some ten thousand weights or rows, or minibatches",
+    ),
+    "NUTS": Advice(
+        "as HMC, often more: its trajectories end by themselves",
+        "as HMC, with nothing to set",
+        "as HMC",
+    ),
+    "MCLMC": Advice(
+        "some twenty passes over all data, forward and back, for each draw",
+        "as HMC, several times faster; its small bias does not matter",
+        "exactness is the point: no test corrects its steps",
+    ),
+    "Metropolis": Advice(
+        "a pass over all data for each proposal",
+        "some dozens of weights, or a density without a gradient",
+        "more weights than that: HMC and NUTS get there, random walks do not",
+    ),
+    "SimulatedAnnealing": Advice(
+        "a pass over all data for each proposal; one network in the end",
+        "the best weights of a density with several peaks, or without a gradient",
+        "doubt is wanted, or the network is large",
+    ),
+    "ImportanceSampling": Advice(
+        "a pass over all data for each draw; the proposal comes from another method",
+        "a posterior is there already, and how close it is should be known",
+        "the proposal is far from the posterior; it says so",
+    ),
+    "AnnealedImportanceSampling": Advice(
+        "draws times rungs times leapfrog steps, each a pass over all data, forward and back",
+        "the evidence of a model is wanted, with its standard error",
+        "predictions alone are wanted",
+    ),
+    "SGLD": Advice(
+        "as plain training; keeps as many networks as draws",
+        "many data, and draws are wanted rather than a point",
+        "the error bars must be exact: they depend on its step size",
+    ),
+    "SGHMC": Advice(
+        "as SGLD, with a momentum for each weight",
+        "as SGLD, where its small steps get nowhere",
+        "as SGLD",
     ),
     "Ensemble": Advice(
         "as its method, M times side by side",
@@ -130,10 +175,8 @@ def methods(
         console.print(
             Text(entry.name or entry.python, "bold") + Text(f"  credo.{entry.python}" * bool(entry.name), "dim")
         )
-        lines = [entry.what]
-        if entry.advice:
-            lines += [f"cost:  {entry.advice.cost}", f"use:   {entry.advice.use}", f"avoid: {entry.advice.avoid}"]
-        for line in lines:
+        advice = entry.advice
+        for line in (entry.what, f"cost:  {advice.cost}", f"use:   {advice.use}", f"avoid: {advice.avoid}"):
             console.print(f"    {line}", markup=False, soft_wrap=True)
         console.print()
 
@@ -158,4 +201,4 @@ def _public() -> list[str]:
 
 def _entry(name: str, python: str) -> Entry:
     value = getattr(credo.methods, python)
-    return Entry(name, python, (inspect.getdoc(value) or "").split("\n")[0], ADVICE.get(python))
+    return Entry(name, python, (inspect.getdoc(value) or "").split("\n")[0], ADVICE[python])
