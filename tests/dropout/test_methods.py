@@ -37,6 +37,7 @@ def test_a_rate_of_zero_is_the_deterministic_network() -> None:
         plain = credo.fit(credo.Model(net, likelihoods.Gaussian(0.5), priors.Normal(1.0)), (X, Y), credo.MAP(**FAST))
         for name, w in plain.point().params.items():
             torch.testing.assert_close(posterior.variables.params[name], w)
+        assert any("no epistemic uncertainty" in note for note in posterior.notes)
         drawn = posterior.draw(4)(X)
         torch.testing.assert_close(drawn, posterior.naive().predict(X).draws.expand_as(drawn))
     concrete = fitted(net, credo.ConcreteDropout(**FAST))
@@ -48,6 +49,8 @@ def test_a_rate_of_zero_is_the_deterministic_network() -> None:
 def test_rates_by_the_name_of_a_layer() -> None:
     own = MLP(3, 1, (8, 6), dropout=0.2)  # layers 3 and 6 drop, for layers 4 and 7
     assert rates(fitted(own, credo.MCDropout(**FAST))) == {"layers.3": 0.2, "layers.6": 0.2}
+    partly = fitted(own, credo.MCDropout(rate={"layers.3": 0.0}, **FAST))
+    assert not any("no epistemic uncertainty" in note for note in partly.notes)  # layers.6 still drops
     assert rates(fitted(own, credo.MCDropout(rate={"layers.3": 0.4}, **FAST))) == {"layers.3": 0.4, "layers.6": 0.2}
     assert rates(fitted(own, credo.MCDropout(rate={"layers.7": 0.5}, **FAST))) == {"layers.3": 0.2, "layers.6": 0.5}
     plain = MLP(3, 1, (8, 6))
@@ -167,6 +170,7 @@ def test_places_whose_units_no_layer_takes_are_told() -> None:
     ("wrong", "sentence"),
     [
         (lambda: credo.MCDropout(rate=1.0), "rate must lie between 0 and 1"),
+        (lambda: credo.MCDropout(rate={}), "rate={} names no layer"),
         (lambda: credo.MCDropout(rate={"*": -0.1}), "rate must lie between 0 and 1"),
         (lambda: credo.MCDropout(rate=0.1, drops="neurons"), "units, channels, weights"),
         (lambda: credo.MCDropout(rate=0.1, length_scale=0.0), "length_scale must be a positive"),

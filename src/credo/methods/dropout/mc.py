@@ -44,6 +44,7 @@ class MCDropout(DropoutMethod):
             convolutional layer but the first (in a plain stack: after each hidden layer). A mapping gives rates by
             pattern of the layer's name, {"layers.3": 0.1, "head.*": 0.5}: of a dropout layer, or of the layer it drops
             for; where the network has no dropout it is put in front of the layers that a pattern means, and no others.
+            A rate of 0 is the deterministic limit, with no uncertainty at all, and a note says so.
         drops: where dropout is put in: `Drops.CHANNELS` drops whole channels in front of convolutions and units
             elsewhere, `Drops.UNITS` single entries everywhere, `Drops.WEIGHTS` single weights of all layers
             (DropConnect); or their names.
@@ -68,6 +69,11 @@ class MCDropout(DropoutMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "drops", _resolved(self.drops))
+        if isinstance(self.rate, Mapping) and not self.rate:
+            raise ValueError(
+                "rate={} names no layer, so nothing would be dropped: give patterns, such as {'*': 0.1}, a number for "
+                "all layers, or None for the network's own dropout"
+            )
         for value in self.rate.values() if isinstance(self.rate, Mapping) else (self.rate,):
             if value is not None and not isinstance(value, int | float):
                 raise TypeError(
@@ -82,7 +88,7 @@ class MCDropout(DropoutMethod):
         model = with_length_scale(model, self.length_scale)
         if self.rate is not None:
             model, notes = placed(model, x, self.rate, self.drops)
-            return model, (*notes, *_unfed(model, x))
+            return model, (*notes, *_sure(model, x), *_unfed(model, x))
         own = sites_of(model.network, x)
         if not own:
             raise ValueError(
@@ -117,6 +123,16 @@ def _resolved(drops: Drops | str) -> Drops:
         return Drops(drops)
     except ValueError:
         raise ValueError(f"drops must be one of {', '.join(Drops)}, got {drops!r}") from None
+
+
+def _sure(model: Model, x: Tensor) -> tuple[str, ...]:
+    """A sentence for a network in which nothing is ever dropped."""
+    if any(site.rate > 0.0 for site in sites_of(model.network, x)):
+        return ()
+    return (
+        "a rate of 0 drops nothing, so all draws are one function and there is no epistemic uncertainty at all: give a "
+        "rate above 0, such as 0.1, for error bars",
+    )
 
 
 def _unfed(model: Model, x: Tensor) -> tuple[str, ...]:
