@@ -172,6 +172,12 @@ def _prepare(
     model, changes = method.prepare(model, x)
     variables = model.network.initial(method.members, streams.child("init")).to(device)
     outputs = checked_outputs(model, variables, x)
+    if method.follows_slopes and not model.network.differentiable(variables, x):
+        raise ValueError(
+            f"the network's outputs have no slope by its weights, and {type(method).__name__} follows slopes: something "
+            "in forward() cuts them, such as detach(), numpy or torch.no_grad(). Use BlackBoxVI, Metropolis or "
+            "SimulatedAnnealing, which need none, or operations of torch throughout"
+        )
     model, choice = model.with_likelihood_for(y, outputs)
     source.check(partial(model.likelihood.check_targets, outputs=outputs))
     variables = model.complete(variables, outputs)

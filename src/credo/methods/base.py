@@ -75,6 +75,11 @@ class Method(ABC):
         """M."""
         return 1
 
+    @property
+    def follows_slopes(self) -> bool:
+        """Whether the network must have slopes: outputs that can be differentiated by its weights."""
+        return True
+
     @abstractmethod
     def steps(self, batches: int) -> int:
         """Number of steps of the whole run, when the data make so many batches."""

@@ -42,6 +42,10 @@ class Ensemble(Method):
     def batch_size(self) -> int | None:  # type: ignore[override]
         return self.method.batch_size
 
+    @property
+    def follows_slopes(self) -> bool:
+        return self.method.follows_slopes
+
     def steps(self, batches: int) -> int:
         return self.method.steps(batches)
 

@@ -20,7 +20,7 @@ from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutChange, Drops, Masked, Site, Undropped, put_in
 from credo.nets.fan_in import fan_in
 from credo.nets.fed import Fed
-from credo.nets.plan import Plan
+from credo.nets.plan import Plan, drawing_plan
 from credo.nets.tracing import Trace, trace
 
 Net = nn.Module | Callable[[], nn.Module]
@@ -52,6 +52,7 @@ class Network:
         self._training = self._skeleton().train()
         self._drawing = _freeze_statistics(self._skeleton().train())
         self._traces: dict[tuple[Any, ...], Trace] = {}
+        self._vectorises: dict[tuple[Any, ...], bool] = {}
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
         self.layout: Layout = {
             name: ParameterInfo(tuple(p.shape), fan_in(self.module, name))
@@ -151,6 +152,38 @@ class Network:
             Site(shape, None, 0, 0.0, False, name.rpartition(".")[0], Fed(name, shape[1], shape[0], 1, len(shape) - 2))
             for name, shape in shapes.items()
         )
+
+    def differentiable(self, variables: Variables, x: Tensor) -> bool:
+        """Whether outputs have slopes by the weights, for inputs like x (B, ...), tried with a few examples."""
+        leaves = {name: variables.params[name][:1].detach().requires_grad_() for name in self.layout}
+        buffers = {name: b[:1].clone() for name, b in variables.buffers.items()}
+        with torch.enable_grad():
+            few = x[torch.arange(2, device=x.device) % len(x)]
+            return self.evaluate(Variables(leaves, buffers), few, Plan.ONE_BY_ONE).requires_grad
+
+    def vectorises(self, variables: Variables, x: Tensor) -> bool:
+        """Whether torch can compute several members at once for inputs like x (B, ...), tried once with a few examples.
+
+        It cannot where the forward pass looks at values: `if float(h.mean()) > 0`, `h.numpy()`.
+        """
+        if self._dense and self._dense.takes(x.ndim):
+            return True
+        key = (tuple(x.shape[1:]), x.dtype)
+        if key not in self._vectorises:
+            two = variables.take([0, 0])
+            try:
+                with torch.no_grad():
+                    self.evaluate(two, x[torch.arange(2, device=x.device) % len(x)], Plan.TOGETHER)
+            except RuntimeError:  # if it is not about values, one by one meets it again
+                self._vectorises[key] = False
+            else:
+                self._vectorises[key] = True
+        return self._vectorises[key]
+
+    def drawing_plan(self, variables: Variables, x: Tensor, lanes: int) -> Plan:
+        """The plan for a forward pass of so many members or draws, without a measurement."""
+        plan = drawing_plan(self.module, lanes, x.device.type == "cpu")
+        return plan if plan is Plan.ONE_BY_ONE or self.vectorises(variables, x) else Plan.ONE_BY_ONE
 
     def evaluate(self, variables: Variables, x: Tensor, plan: Plan = Plan.TOGETHER, *, own_x: bool = False) -> Tensor:
         """Deterministic outputs, (M, B, ...): dropout off, batch norm by its running statistics.

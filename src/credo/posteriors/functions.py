@@ -13,7 +13,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.model import Model, likelihood_params
 from credo.nets.dropout import Site, draw_masks
-from credo.nets.plan import Plan, drawing_plan
+from credo.nets.plan import Plan
 
 MEMORY_ENTRIES = {"cpu": 2**24, "cuda": 2**27}
 """Entries of the largest activation of one function in one pass, so that many inputs do not take all memory."""
@@ -65,7 +65,7 @@ class Functions:
             for m in range(min(members, draws)):
                 self._masked(outputs[m::members], m, x, traced.sites, rows, together)
             return outputs
-        plan = drawing_plan(network.module, draws, device.type == "cpu")
+        plan = network.drawing_plan(self.variables, x, draws)
         lanes = draws if plan is Plan.ONE_BY_ONE else together
         for r in _slices(len(x), rows):
             for s in _slices(draws, lanes):
@@ -81,7 +81,7 @@ class Functions:
         own = self.variables if self.variables.members == 1 else self.variables.take([member])
         keeps = self._keeps(member, sites)
         block = max(1, MASK_ENTRIES // sum(math.prod(site.mask_shape(None)) for site in sites))
-        plan = drawing_plan(network.module, min(block, len(outputs)), device.type == "cpu")
+        plan = network.drawing_plan(own, x, min(block, len(outputs)))
         for b in _slices(len(outputs), block):
             stream = self.masks.child(member, b.start)
             masks = draw_masks(sites, stream, b.stop - b.start, None, network.dtype, device, keeps)

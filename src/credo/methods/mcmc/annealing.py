@@ -74,6 +74,10 @@ class SimulatedAnnealing(Method):
         check_rate("acceptance", self.acceptance)
 
     @property
+    def follows_slopes(self) -> bool:
+        return False
+
+    @property
     def batch_size(self) -> None:  # type: ignore[override]
         return None
 

@@ -92,6 +92,10 @@ class Metropolis(Sampler):
             check_positive("scale", self.scale)
 
     @property
+    def follows_slopes(self) -> bool:
+        return False
+
+    @property
     def batch_size(self) -> None:  # type: ignore[override]
         return None
 

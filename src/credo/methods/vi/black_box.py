@@ -15,7 +15,6 @@ from credo.methods.vi.mean_field import Gradient, MeanField, VariationalState
 from credo.methods.vi.rows import Row
 from credo.methods.vi.score import LogJoint, score_gradient, signal
 from credo.model import Batch, Target
-from credo.nets.plan import drawing_plan
 
 BASELINE = "baseline"
 
@@ -60,6 +59,10 @@ class BlackBoxVI(MeanField):
             raise ValueError(f"bayesian must be '*': a point has no score to follow, got {self.bayesian!r}")
         if not 0.0 <= self.baseline_decay < 1.0:
             raise ValueError(f"baseline_decay must lie between 0 and 1 (1 excluded), got {self.baseline_decay}")
+
+    @property
+    def follows_slopes(self) -> bool:
+        return False
 
     def memory(self, variables: Variables) -> Params:
         first = next(iter(variables.params.values()))
@@ -117,9 +120,10 @@ def _values(target: Target, state: VariationalState, z: Tensor, batch: Batch, no
     draws, members = z.shape[:2]
     params = _split(z.flatten(0, 1), state.mean.params)  # draws and members are lanes alike, (S M, ...)
     buffers = {name: b.repeat(draws, *([1] * (b.ndim - 1))) for name, b in state.mean.buffers.items()}
-    module = target.model.network.module
-    target = target.with_plan(drawing_plan(module, draws * members, z.device.type == "cpu"))
-    each = target.training_log_likelihood(Variables(params, buffers), _repeated(batch, draws), noise)
+    lanes, repeated = Variables(params, buffers), _repeated(batch, draws)
+    x = repeated.x[0] if repeated.own else repeated.x
+    target = target.with_plan(target.model.network.drawing_plan(lanes, x, draws * members))
+    each = target.training_log_likelihood(lanes, repeated, noise)
     for name, b in state.mean.buffers.items():
         b.copy_(buffers[name][:members])  # the first draw's, when batch norm has counted the batch
     by_weight = target.model.prior.log_prob_each({name: params[name] for name in target.layout}, target.layout)

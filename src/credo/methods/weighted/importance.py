@@ -99,6 +99,10 @@ class ImportanceSampling(Sampler):
             object.__setattr__(self, "fingerprint", fingerprint(self.proposal.tensors()))
 
     @property
+    def follows_slopes(self) -> bool:
+        return False
+
+    @property
     def batch_size(self) -> None:  # type: ignore[override]
         return None
 
