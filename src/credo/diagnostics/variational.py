@@ -13,6 +13,7 @@ from credo.core.arrays import tensor
 from credo.core.pareto import pareto_k
 from credo.core.trees import take
 from credo.posteriors import DiagonalGaussian
+from credo.posteriors.gaussian_prior import check_model_prior
 
 GOOD, USABLE = 0.5, 0.7
 """Bounds of k-hat: below the first q is close to the posterior, above the second importance weights cannot mend it."""
@@ -61,9 +62,13 @@ def trust(
         seed: of the draws.
         temperature: that of the fit.
 
+    Raises:
+        ValueError: after variational dropout, whose log-uniform prior is improper: there is no posterior.
+
     Reference: Y. Yao, A. Vehtari, D. Simpson, A. Gelman, "Yes, but did it work? Evaluating variational inference",
         2018, https://arxiv.org/abs/1802.02538
     """
+    check_model_prior(posterior.record, "trust")
     each = [_log_weights(_member(posterior, m), data, draws, seed, temperature) for m in range(posterior.mean.members)]
     return Trust(
         tuple(pareto_k(w) for w in each),

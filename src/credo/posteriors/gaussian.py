@@ -17,6 +17,7 @@ from credo.model import likelihood_params
 from credo.posteriors.base import Posterior
 from credo.posteriors.draws import Draws
 from credo.posteriors.functions import Functions
+from credo.posteriors.gaussian_prior import check_model_prior, under_log_uniform
 from credo.priors.entropy import HALF_LOG_2PI_E, entropy
 
 DRAWS = 100
@@ -119,7 +120,11 @@ class DiagonalGaussian(Posterior):
         """KL(q || prior) of each member in nats, (M,): exact where the prior allows it, otherwise over some draws.
 
         Points enter by -log p at their place.
+
+        Raises:
+            ValueError: after variational dropout, whose log-uniform prior is not the model's and has no total.
         """
+        check_model_prior(self.record, "kl()")
         layout, prior = self.model.network.layout, self.model.prior
         weights = {name: self.mean.params[name] for name in layout}
         scale = {name: s for name, s in self.scale.items() if name in layout}
@@ -183,16 +188,24 @@ class DiagonalGaussian(Posterior):
             )
         nats, part = row["kl"] * (self.record.size or 1), row["kl"] / (row["kl"] + abs(row["log_likelihood"]))
         if nats < max(1.0, UNLEARNT * count):
-            told.append(
-                f"the posterior is the prior: {nats:.2g} nats were learnt over {count} weights, so predictions come "
-                "from the prior. Train longer, start from a trained net (start=...), or anneal the KL"
-            )
+            told.append(f"the posterior is the prior: {nats:.2g} nats were learnt over {count} weights, {self._advice}")
         elif part < IDLE:
             told.append(
                 f"the KL is {100 * part:.2g} % of the loss, so the prior does not matter: there is much data, or the "
                 "noise of the likelihood is too small"
             )
         return tuple(told)
+
+    @property
+    def _advice(self) -> str:
+        """What follows where nothing was learnt; an improper prior has no predictions, and more of it does not help."""
+        if under_log_uniform(self.record):
+            return (
+                "so all of them are noise. Start from a trained net (start=...), or let the KL come later (annealing)"
+            )
+        return (
+            "so predictions come from the prior. Train longer, start from a trained net (start=...), or anneal the KL"
+        )
 
 
 def _kept(ratios: Params, fraction: float) -> Params:

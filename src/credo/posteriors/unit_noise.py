@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -58,3 +59,10 @@ class UnitNoise(Posterior):
     def at_mean(self) -> Draws:
         """The plain network at the means: no epistemic part, one forward pass."""
         return Draws(self.model, self.mean, Draws.uniform(self.mean), record=self.record)
+
+    def kl(self) -> NoReturn:
+        """Refused: weights that move together fill a line, so they have no density to compare with any prior's."""
+        raise ValueError(
+            "kl() needs a density over the weights, and weights that share the noise of their input unit have none. "
+            "The KL of the units' noise from its log-uniform prior, per example, is posterior.history[-1]['kl']"
+        )
