@@ -80,6 +80,15 @@ def test_a_pattern_that_means_nothing_is_refused() -> None:
         fitted(MLP(3, 1, (8,)), credo.MCDropout(rate={"layers.3": 0.1, "head.*": 0.2}, **FAST))
 
 
+def test_a_pattern_whose_layers_are_all_taken_is_refused() -> None:
+    plain, own = MLP(3, 1, (8, 6)), MLP(3, 1, (8, 6), dropout=0.2)
+    with pytest.raises(ValueError, match=r"'layers\.5'.*taken by.*'\*'.*first pattern that matches counts"):
+        fitted(plain, credo.MCDropout(rate={"*": 0.1, "layers.5": 0.4}, **FAST))
+    with pytest.raises(ValueError, match=r"'layers\.\*'.*taken by.*'layers\.3', 'layers\.7'"):
+        fitted(own, credo.MCDropout(rate={"layers.3": 0.1, "layers.7": 0.3, "layers.*": 0.4}, **FAST))
+    assert rates(fitted(own, credo.MCDropout(rate={"layers.7": 0.4, "*": 0.1}, **FAST)))["layers.6"] == 0.4
+
+
 IMAGES = credo.Stream(1).normal(20, 2, 8, 8)
 
 

@@ -44,7 +44,8 @@ class MCDropout(DropoutMethod):
             convolutional layer but the first (in a plain stack: after each hidden layer). A mapping gives rates by
             pattern of the layer's name, {"layers.3": 0.1, "head.*": 0.5}: of a dropout layer, or of the layer it drops
             for; where the network has no dropout it is put in front of the layers that a pattern means, and no others.
-            A rate of 0 is the deterministic limit, with no uncertainty at all, and a note says so.
+            The first pattern that means a layer counts, so special ones come first: {"layers.5": 0.4, "*": 0.1}. A rate
+            of 0 is the deterministic limit, with no uncertainty at all, and a note says so.
         drops: where dropout is put in: `Drops.CHANNELS` drops whole channels in front of convolutions and units
             elsewhere, `Drops.UNITS` single entries everywhere, `Drops.WEIGHTS` single weights of all layers
             (DropConnect); or their names.

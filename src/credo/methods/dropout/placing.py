@@ -11,7 +11,7 @@ from credo.nets.dropout import DropoutChange, Drops, Site, weight_layers
 from credo.nets.network import Network
 
 Rate = float | Mapping[str, float]
-"""One rate for all places, or rates by pattern of the layer's name, as in file names."""
+"""One rate for all places, or rates by pattern of the layer's name, as in file names; the first that matches counts."""
 
 
 def sites_of(network: Network, x: Tensor) -> tuple[Site, ...]:
@@ -44,12 +44,20 @@ def placed(model: Model, x: Tensor, rate: Rate, drops: Drops) -> tuple[Model, tu
 
 
 def _check_patterns(rates: tuple[tuple[str, float], ...], sites: tuple[Site, ...], network: Network) -> None:
-    for pattern, _ in rates:
-        if not any(site.matches(pattern) for site in sites):
+    patterns = [pattern for pattern, _ in rates]
+    for index, pattern in enumerate(patterns):
+        meant = [site for site in sites if site.matches(pattern)]
+        if not meant:
             names = [site.told for site in sites] or [name for name, _ in weight_layers(network.module)]
             raise ValueError(
                 f"rate has the pattern {pattern!r}, which means none of the layers at which the network drops or could "
                 f"drop: {', '.join(names)}"
+            )
+        if all(any(site.matches(earlier) for earlier in patterns[:index]) for site in meant):
+            raise ValueError(
+                f"rate has the pattern {pattern!r}, whose layers are all taken by the patterns before it "
+                f"({', '.join(map(repr, patterns[:index]))}), so that its rate would never be used: the first pattern "
+                "that matches counts, so put the special one first"
             )
 
 
