@@ -174,8 +174,8 @@ def _prepare(
     outputs = checked_outputs(model, variables, x)
     if method.follows_slopes and not model.network.differentiable(variables, x):
         raise ValueError(
-            f"the network's outputs have no slope by its weights, and {type(method).__name__} follows slopes: something "
-            "in forward() cuts them, such as detach(), numpy or torch.no_grad(). Use BlackBoxVI, Metropolis or "
+            f"the network's outputs have no slope by its weights, and {type(method).__name__} follows slopes: "
+            "something in forward() cuts them, such as detach(), numpy or torch.no_grad(). Use BlackBoxVI, Metropolis or "
             "SimulatedAnnealing, which need none, or operations of torch throughout"
         )
     model, choice = model.with_likelihood_for(y, outputs)
