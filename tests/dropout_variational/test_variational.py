@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -271,6 +272,10 @@ def test_patterns_that_match_nothing_and_groups_are_refused() -> None:
     x = credo.Stream(16).normal(6, 4, 5)
     with pytest.raises(ValueError, match=r"matches no weight of the network.*layers.1.weight"):
         credo.fit(credo.nets.MLP(4, 1), (x[:, :, 0], x[:, :1, 0]), credo.VariationalDropout(noisy="conv*"))
+    for half in ("conv*", "layers.1.bias"):
+        method = credo.SparseVariationalDropout(noisy=("layers.1.weight", half))
+        with pytest.raises(ValueError, match=rf"noisy has the pattern '{re.escape(half)}'.*layers\.1\.weight"):
+            credo.fit(credo.nets.MLP(4, 1), (x[:, :, 0], x[:, :1, 0]), method)
     net = nn.Sequential(nn.Conv1d(4, 4, 3, groups=2), nn.Flatten(), nn.Linear(12, 1))
     with pytest.raises(ValueError, match="convolution with groups"):
         credo.fit(net, (x, x[:, 0, :1]), credo.VariationalDropout(sharing="unit", correlated=True))

@@ -73,6 +73,17 @@ def test_biases_can_be_points_under_every_estimator() -> None:
 def test_a_pattern_that_matches_nothing_names_what_there_is() -> None:
     with pytest.raises(ValueError, match=r"'head\.\*'.*layers\.1\.weight"):
         fit(BayesByBackprop(bayesian="head.*", **FAST))
+    with pytest.raises(ValueError, match=r"bayesian has the pattern 'layer\.3\.bias'.*layers\.3\.bias"):
+        fit(BayesByBackprop(bayesian=("layers.3.weight", "layer.3.bias"), **FAST))
+
+
+def test_a_pattern_may_mean_the_likelihoods_own_parameter() -> None:
+    method = BayesByBackprop(bayesian=("layers.3.*", "likelihood.*"), **FAST)
+    for likelihood in (None, likelihoods.LearnedGaussian()):
+        posterior = credo.fit(credo.Model(nets.MLP(3, 1, (6, 5)), likelihood), (X, Y), method)
+        assert sorted(posterior.scale) == ["layers.3.bias", "layers.3.weight", "likelihood.log_scale"]
+    with pytest.raises(ValueError, match=r"'likelihood\.\*', which matches no parameter"):
+        fit(method)
 
 
 def test_points_feel_their_prior_unless_told_not_to() -> None:

@@ -1,8 +1,10 @@
-"""Sentences for numbers that cannot be meant."""
+"""Sentences for options that cannot be meant."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from fnmatch import fnmatchcase
 
 
 def check_at_least(name: str, value: int, smallest: int) -> None:
@@ -18,3 +20,9 @@ def check_positive(name: str, value: float) -> None:
 def check_rate(name: str, value: float) -> None:
     if not 0.0 <= value < 1.0:
         raise ValueError(f"{name} must lie between 0 and 1 (1 excluded), got {value!r}")
+
+
+def unmatched(patterns: str | Collection[str], names: Collection[str]) -> list[str]:
+    """Those of some patterns, as in file names, that match none of the names."""
+    listed = (patterns,) if isinstance(patterns, str) else patterns
+    return [pattern for pattern in listed if not any(fnmatchcase(name, pattern) for name in names)]

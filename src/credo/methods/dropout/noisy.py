@@ -14,7 +14,7 @@ from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_positive
+from credo.methods.checks import check_at_least, check_positive, unmatched
 from credo.methods.dropout.noise import Noise, listed
 from credo.methods.vi.layers import find_layers, perturbed_outputs
 from credo.methods.vi.weighting import WarmUp
@@ -93,18 +93,19 @@ class NoisyWeights(Method):
         return self.epochs * batches
 
     def weights(self, layout: Layout) -> list[str]:
-        """Names of the parameters that get noise: those with two axes or more; biases and norms are points."""
+        """Names of the parameters that get noise; biases and norms are points."""
         patterns = (self.noisy,) if isinstance(self.noisy, str) else self.noisy
-        wide = [name for name, info in layout.items() if len(info.shape) > 1]
-        return [name for name in wide if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        return [name for name in _wide(layout) if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
         network = model.network
         names = self.weights(network.layout)
-        if not names:
+        wide = _wide(network.layout)
+        idle = unmatched(self.noisy, wide)
+        if idle or not names:
             raise ValueError(
-                f"noisy={self.noisy!r} matches no weight of the network: its parameters with two axes or more are "
-                f"{', '.join(n for n, info in network.layout.items() if len(info.shape) > 1) or 'none'}"
+                f"noisy has the pattern {(idle or [self.noisy])[0]!r}, which matches no weight of the network: its "
+                f"parameters with two axes or more are {', '.join(wide) or 'none'}"
             )
         layers = [layer for layer in find_layers(network, network.given().to(x.device), x) if layer.weight in names]
         points = [name for name in network.layout if name not in names]
@@ -206,6 +207,11 @@ def noisy_outputs(
     ]
     variables = Variables(params, mean.buffers)
     return perturbed_outputs(network, layers, noise.perturbation, brought, variables, batch, target.plan, masks)
+
+
+def _wide(layout: Layout) -> list[str]:
+    """Names of the parameters that could get noise: those with two axes or more."""
+    return [name for name, info in layout.items() if len(info.shape) > 1]
 
 
 def _log_prior(target: Target, mean: Params, noisy: Collection[str]) -> Tensor:

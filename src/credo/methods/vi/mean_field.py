@@ -14,8 +14,9 @@ from torch import Tensor
 from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables, map_tensors
+from credo.likelihoods import LearnedGaussian
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_positive
+from credo.methods.checks import check_at_least, check_positive, unmatched
 from credo.methods.vi.factors import uncertain_first
 from credo.methods.vi.rows import Row, keep_memory
 from credo.methods.vi.starts import At, Start, rho_of
@@ -133,9 +134,12 @@ class MeanField(Method):
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
         names = list(model.network.layout)
         uncertain = self.uncertain(names)
-        if not uncertain:
+        idle = unmatched(self.bayesian, names)
+        idle = unmatched(idle, _own(model, x)) if idle else []
+        if idle or not uncertain:
             raise ValueError(
-                f"bayesian={self.bayesian!r} matches no parameter of the network; its parameters are {', '.join(names)}"
+                f"bayesian has the pattern {(idle or [self.bayesian])[0]!r}, which matches no parameter of the "
+                f"network; its parameters are {', '.join(names)}"
             )
         points = [name for name in names if name not in uncertain]
         return model, (f"points, without a distribution: {', '.join(points)}",) if points else ()
@@ -165,6 +169,13 @@ class MeanField(Method):
     def posterior(self, target: Target, state: VariationalState) -> DiagonalGaussian:
         mean = map_tensors(lambda _, t: t.clone(), state.mean)  # no views of a row that goes on
         return DiagonalGaussian(target.model, mean, {name: F.softplus(r) for name, r in state.rho.items()})
+
+
+def _own(model: Model, x: Tensor) -> list[str]:
+    """Names of the likelihood's parameters: of the one that `fit` may choose, where there is none yet."""
+    likelihood = model.given_likelihood or LearnedGaussian()
+    outputs = model.outputs(model.network.given().to(x.device), x)
+    return [OWN + name for name in likelihood.parameters(outputs)]
 
 
 def _rows(state: VariationalState) -> Params:
