@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ import credo
 from credo import likelihoods, priors
 from credo.core.record import Record
 from credo.core.trees import Params, Variables
+from credo.decide import prune_noise
 from credo.posteriors import DiagonalGaussian, Draws
 
 
@@ -137,6 +139,28 @@ def test_a_collapse_to_a_point_is_told() -> None:
     assert len(notes) == 2
     assert notes[1].startswith("collapsed to a point")
     assert "larger scales" in notes[1]
+
+
+def removed_by_noise(posterior: DiagonalGaussian) -> DiagonalGaussian:
+    return prune_noise(posterior, threshold=-6.0)
+
+
+@pytest.mark.parametrize("removed", [removed_by_noise, lambda p: p.prune(0.6), lambda p: p.prune(1.0)])
+def test_weights_that_were_removed_are_no_collapse(removed: Callable[[DiagonalGaussian], DiagonalGaussian]) -> None:
+    pruned = removed(with_history(posterior_of(members=2), kl=0.5, log_likelihood=-1.0))
+    gone = torch.cat([s.flatten() == 0 for s in pruned.scale.values()])
+    assert float(gone.double().mean()) > 0.5  # the median scale is zero
+    assert pruned.notes == ("chosen",)
+
+
+@pytest.mark.parametrize("removed", [0.0, 0.2, 0.7])
+@pytest.mark.parametrize("scale", [0.0, 1e-6])
+def test_a_collapse_is_told_of_the_weights_that_are_left(scale: float, removed: float) -> None:
+    """A scale that has become zero under a weight that has not is a collapse, pruned or not."""
+    collapsed = with_history(posterior_of(), kl=0.5, log_likelihood=-1.0).prune(removed)
+    scales = {name: torch.where(s > 0, scale, 0.0).to(s) for name, s in collapsed.scale.items()}
+    told = replace(collapsed, scale=scales).notes[1]
+    assert told.startswith(f"collapsed to a point: half of the weights have a scale of at most {scale:.1e}")
 
 
 def test_a_posterior_that_is_its_prior_is_told() -> None:

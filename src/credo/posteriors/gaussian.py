@@ -177,15 +177,7 @@ class DiagonalGaussian(Posterior):
         row = self.record.history[-1] if self.record.history else {}
         if "kl" not in row:
             return ()
-        told = []
-        weights = ravel({name: self.mean.params[name] for name in self.scale}).square().mean().sqrt().item()
-        scale = ravel(self.scale)
-        middle, count = scale.median().item(), scale.shape[1]
-        if middle < COLLAPSED * weights:
-            told.append(
-                f"collapsed to a point: half of the weights have a scale below {middle:.1e} and their size is "
-                f"{weights:.1e}, so the draws are one function. Train longer, or begin with larger scales"
-            )
+        told, count = self._collapse(), sum(s[0].numel() for s in self.scale.values())
         nats, part = row["kl"] * (self.record.size or 1), row["kl"] / (row["kl"] + abs(row["log_likelihood"]))
         if nats < max(1.0, UNLEARNT * count):
             told.append(f"the posterior is the prior: {nats:.2g} nats were learnt over {count} weights, {self._advice}")
@@ -195,6 +187,19 @@ class DiagonalGaussian(Posterior):
                 "noise of the likelihood is too small"
             )
         return tuple(told)
+
+    def _collapse(self) -> list[str]:
+        """A sentence where the draws are one function, by the weights that are left: those at zero were removed."""
+        weights, scale = ravel({name: self.mean.params[name] for name in self.scale}), ravel(self.scale)
+        left = (weights != 0) | (scale != 0)
+        if not bool(left.any()):
+            return []
+        size, middle = weights[left].square().mean().sqrt().item(), scale[left].median().item()
+        told = (
+            f"collapsed to a point: half of the weights have a scale of at most {middle:.1e} and their size is "
+            f"{size:.1e}, so the draws are one function. Train longer, or begin with larger scales"
+        )
+        return [told] if middle < COLLAPSED * size else []
 
     @property
     def _advice(self) -> str:
