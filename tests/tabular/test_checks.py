@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from credo.tabular import checks
+from credo.tabular import checks, honesty
 from credo.tabular.evaluation import Check, Rating
 
 REPEATS = 400
@@ -42,27 +42,53 @@ def test_wilson_against_scipy(hits: int, rows: int) -> None:
     assert high == pytest.approx(expected.high, abs=1e-12)
 
 
-def coverages(true: float, rows: int = 200) -> list[Check]:
+def coverages(factor: float, rows: int = 60) -> list[Check]:
+    """Normal errors, and normal predictions whose scale is the true one times a factor."""
     generator = torch.Generator().manual_seed(1)
-    hits = (torch.rand(REPEATS, rows, generator=generator) < true).double().mean(1)
-    return [checks.covers(float(part), 0.95, rows) for part in hits]
+    errors = torch.randn(REPEATS, rows, generator=generator, dtype=torch.float64).abs() / factor
+    held = [(errors <= stats.norm.ppf(0.5 + level / 2)).double().mean(1).tolist() for level in (0.95, 0.5)]
+    return [honesty.covers(outer, middle, rows) for outer, middle in zip(*held, strict=True)]
 
 
-def test_honest_intervals_are_rarely_accused() -> None:
-    """By the exact range, in at most 5 of 100 tables."""
-    assert REPEATS - count(coverages(0.95), Rating.GOOD) <= most_allowed(0.05)
+@pytest.mark.parametrize("rows", [10, 60, 1000])
+def test_honest_intervals_are_rarely_accused(rows: int) -> None:
+    """By exact ranges of two counts, in at most 5 of 100 tables: 2.5 as too narrow, 2.5 as too wide."""
+    verdicts = coverages(1.0, rows)
+    assert REPEATS - count(verdicts, Rating.GOOD) <= most_allowed(0.05)
+    for words in ("too narrow", "too wide"):
+        assert sum(words in check.answer for check in verdicts) <= most_allowed(0.025)
 
 
-@pytest.mark.parametrize("true", [0.85, 1.0])
-def test_dishonest_intervals_are_found_out(true: float) -> None:
-    assert REPEATS - count(coverages(true), Rating.GOOD) > 0.9 * REPEATS
+@pytest.mark.parametrize(("factor", "words"), [(2.5, "too wide"), (0.4, "too narrow")])
+def test_dishonest_intervals_are_found_out_by_sixty_rows(factor: float, words: str) -> None:
+    verdicts = coverages(factor)
+    assert count(verdicts, Rating.GOOD) == 0
+    assert all(words in check.answer for check in verdicts)
+    assert count(verdicts, Rating.POOR) > 0.9 * REPEATS
 
 
-def test_intervals_that_are_much_too_narrow_are_poor_and_wide_ones_are_not() -> None:
-    assert checks.covers(0.7, 0.95, 500).rating == Rating.POOR.value
-    assert "too narrow" in checks.covers(0.7, 0.95, 500).answer
-    assert checks.covers(1.0, 0.95, 500).rating == Rating.FAIR.value
-    assert "too wide" in checks.covers(1.0, 0.95, 500).answer
+def test_the_outer_intervals_alone_would_call_wide_ones_honest() -> None:
+    """Of 60 rows, chance puts all into intervals of 95 %, so that only the middle can tell."""
+    assert checks.chance_range(0.95, 60)[1] == 1.0
+    assert honesty.covers(1.0, 0.5, 60).rating == Rating.GOOD.value
+    assert honesty.covers(1.0, 0.92, 60).rating == Rating.POOR.value
+
+
+@pytest.mark.parametrize(
+    ("outer", "middle", "rating", "words"),
+    [
+        (0.7, 0.3, Rating.POOR, "They are too narrow"),
+        (0.92, 0.48, Rating.FAIR, "a little too narrow"),
+        (1.0, 0.54, Rating.FAIR, "a little too wide"),
+        (0.98, 0.7, Rating.FAIR, "They are too wide"),
+        (1.0, 0.9, Rating.POOR, "They are too wide"),
+        (0.85, 0.8, Rating.POOR, "too narrow for some rows and too wide for most"),
+    ],
+)
+def test_how_dishonest_intervals_are_and_what_to_do(outer: float, middle: float, rating: Rating, words: str) -> None:
+    check = honesty.covers(outer, middle, 500)
+    assert (check.rating, words in check.answer) == (rating.value, True)
+    assert check.answer.split(". ")[1].endswith(("may help.", "look at these rows."))
 
 
 def probabilities(sharpened: float, rows: int = 300) -> list[Check]:
@@ -71,7 +97,7 @@ def probabilities(sharpened: float, rows: int = 300) -> list[Check]:
     stated = 0.5 + 0.5 * torch.rand(REPEATS, rows, generator=generator, dtype=torch.float64)
     true = 0.5 + (stated - 0.5) * sharpened
     right = torch.rand(REPEATS, rows, generator=generator, dtype=torch.float64) < true
-    return [checks.sure_enough(one, was) for one, was in zip(stated, right, strict=True)]
+    return [honesty.sure_enough(one, was) for one, was in zip(stated, right, strict=True)]
 
 
 def test_honest_probabilities_are_rarely_accused() -> None:
@@ -85,7 +111,7 @@ def test_probabilities_that_are_too_sure_are_found_out() -> None:
 
 
 def test_one_confident_class_that_is_always_right_is_fine() -> None:
-    check = checks.sure_enough(torch.full((40,), 1.0), torch.ones(40, dtype=torch.bool))
+    check = honesty.sure_enough(torch.full((40,), 1.0), torch.ones(40, dtype=torch.bool))
     assert check.rating == Rating.GOOD.value
 
 
@@ -93,7 +119,7 @@ def simulated(stated: list[float], true: list[float], each: int = 500) -> Check:
     """Rows of several groups, right in just the parts that are given."""
     confidence = torch.tensor(stated).repeat_interleave(each)
     right = torch.cat([torch.arange(each) < round(part * each) for part in true])
-    return checks.sure_enough(confidence, right)
+    return honesty.sure_enough(confidence, right)
 
 
 def test_errors_that_cancel_on_average_are_seen() -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from credo.cli.pipeline import Fitted
+from credo.core.record import Record
 from credo.core.storage import StorageError
 from credo.metrics import risk_coverage_of_losses
-from credo.tabular.evaluate import POINTS, _thinned
+from credo.tabular.evaluate import POINTS, HeldOut, _thinned, evaluate
 from credo.tabular.evaluation import Evaluation
+from credo.tabular.scores import naive_numbers
 
 
 @pytest.mark.parametrize("which", ["numbers", "classes", "single"])
@@ -40,6 +43,20 @@ def test_the_numbers_are_those_of_the_predictions_that_are_written(numbers: Fitt
     assert evaluation.epistemic_share == pytest.approx(
         frame["epistemic"].sum() / (frame["epistemic"] + frame["aleatoric"]).sum(), rel=1e-5
     )  # likewise
+
+
+def evaluated(factor: float, rows: int = 60) -> Evaluation:
+    """Standard normal targets, predicted by a normal distribution of that scale."""
+    rng = np.random.default_rng(0)
+    known, y = torch.from_numpy(factor * rng.normal(size=1000)), torch.from_numpy(rng.normal(size=rows))
+    guess, frame = naive_numbers(known, rows), pd.DataFrame({"x": np.zeros(rows)})
+    return evaluate(HeldOut(guess, (), guess, y, np.arange(rows) + 1, frame, frame, "y", (), Record()))
+
+
+@pytest.mark.parametrize(("factor", "words"), [(1.0, "Yes"), (2.5, "They are too wide"), (0.4, "They are too narrow")])
+def test_error_bars_are_judged_by_their_tails_and_their_middle(factor: float, words: str) -> None:
+    answers = {check.question: check.answer for check in evaluated(factor).checks}
+    assert answers["Are the error bars honest?"].startswith(words)
 
 
 def test_classes_are_counted(classes: Fitted) -> None:

@@ -12,10 +12,6 @@ from credo.tabular.evaluation import Check, Rating
 
 Z = 1.96
 """Standard errors that chance exceeds once in twenty."""
-Z_OF_TWO = 2.2414
-"""Standard errors that the larger of two exceeds no more often than that."""
-SLIGHT, LARGE = 0.05, 0.15
-"""Differences of probabilities that hardly matter, and that make them useless."""
 FEW = 50
 """Below this many held-out rows, percentages are rough."""
 
@@ -107,69 +103,6 @@ def beats_naive(losses: Tensor, naive_losses: Tensor, text: str) -> Check:
     return Check(
         question, Rating.POOR.value, f"No: {text}. The inputs say little about the target, or training failed."
     )
-
-
-def covers(observed: float, level: float, count: int) -> Check:
-    """Whether intervals hold as many rows as they say.
-
-    Args:
-        observed: part of the rows inside their intervals.
-        level: part that should be.
-        count: number of rows.
-    """
-    question = "Are the error bars honest?"
-    low, high = chance_range(level, count)
-    said = f"the {percent(level)} intervals hold {percent(observed)} of {count:,} held-out rows"
-    if low <= observed <= high:
-        return Check(question, Rating.GOOD.value, f"Yes, as far as {count:,} rows can tell: {said}.")
-    near = abs(observed - level) <= 0.05
-    rating = Rating.FAIR if near or observed > level else Rating.POOR
-    kind = "a little " * near + ("too narrow" if observed < level else "too wide")
-    return Check(question, rating.value, f"They are {kind}: {said}.")
-
-
-def sure_enough(confidence: Tensor, right: Tensor) -> Check:
-    """Whether the stated probabilities come true: on average, and for sure and unsure rows alike.
-
-    z = sum_b w_b (right_b - c_b) / sqrt( sum_b w_b^2 c_b (1 - c_b) ), standard normal for honest probabilities
-
-    with w = 1 (mean confidence against accuracy) and with w = 1 - 2 c (Spiegelhalter's, which sees errors that cancel
-    on average); each at half of the error. How bad it is, the expected calibration error tells.
-
-    Args:
-        confidence: probability of the predicted class, (B,).
-        right: whether it was the true one, (B,).
-
-    Reference: D. J. Spiegelhalter, "Probabilistic prediction in patient management and clinical trials", 1986,
-        https://doi.org/10.1002/sim.4780050506
-    """
-    question = "Are the probabilities honest?"
-    c, came_true = confidence.double(), right.double()
-    stated, part, off = float(c.mean()), float(came_true.mean()), _calibration_error(c, came_true)
-    said = f"it is {percent(stated)} sure on average and right in {percent(part)} of {len(right):,} held-out rows"
-    if max(_deviation(c, came_true, torch.ones_like(c)), _deviation(c, came_true, 1.0 - 2.0 * c)) <= Z_OF_TWO:
-        return Check(question, Rating.GOOD.value, f"Yes, as far as {len(right):,} rows can tell: {said}.")
-    said += f"; in groups of equal confidence it is off by {percent(off)}"
-    if abs(part - stated) <= SLIGHT < off:
-        rating = Rating.POOR if off > LARGE else Rating.FAIR
-        return Check(question, rating.value, f"It is too sure of some rows and not sure enough of others: {said}.")
-    near = abs(part - stated) <= SLIGHT
-    kind = f"{'a little ' * near}too sure of itself" if part < stated else f"not {'quite ' * near}sure enough"
-    rating = Rating.FAIR if near or stated < part <= stated + LARGE else Rating.POOR
-    return Check(question, rating.value, f"It is {kind}: {said}.")
-
-
-def _deviation(confidence: Tensor, right: Tensor, weight: Tensor) -> float:
-    """|z| of a weighted sum; at least half a row counts as its error, for probabilities of one have none."""
-    error = (weight.square() * confidence * (1.0 - confidence)).sum().sqrt().clamp_min(0.5)
-    return float((weight * (right - confidence)).sum().abs() / error)
-
-
-def _calibration_error(confidence: Tensor, right: Tensor, bins: int = 10) -> float:
-    """Mean distance between confidence and accuracy over groups of equal confidence."""
-    group = (confidence * bins).long().clamp_max(bins - 1)
-    gaps = torch.zeros(bins, dtype=torch.float64).index_add_(0, group, right - confidence)
-    return float(gaps.abs().sum()) / len(right)
 
 
 def points_at_mistakes(doubt: Tensor, losses: Tensor, unit: str) -> Check:

@@ -15,7 +15,7 @@ from credo import metrics
 from credo.core.record import Record
 from credo.core.rng import Stream
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
-from credo.tabular import checks
+from credo.tabular import checks, honesty
 from credo.tabular.doubtful import doubtful_rows
 from credo.tabular.evaluation import Calibration, Check, Doubtful, Evaluation, Floats, Rejection, Sample
 from credo.tabular.familiarity import Familiarity, disagreement
@@ -120,7 +120,7 @@ def _of_numbers(case: HeldOut) -> _View:
     mean, observed = _flat(prediction.mean), _flat(case.y)
     lower, upper = (_flat(end) for end in prediction.interval(LEVEL))
     losses, naive = (mean - observed).square(), (_flat(case.naive.mean) - observed).square()
-    inside = float(((lower <= observed) & (observed <= upper)).double().mean())
+    held = [_held(prediction, observed, level) for level in (honesty.OUTER, honesty.MIDDLE)]
     curve = metrics.coverage_curve(prediction, case.y)
     errors = checks.number(float(losses.mean().sqrt())), checks.number(float(naive.mean().sqrt()))
     told = f"its typical error is {errors[0]}, and {errors[1]} for always answering the mean"
@@ -143,7 +143,7 @@ def _of_numbers(case: HeldOut) -> _View:
         calibration=Calibration(
             _floats(curve.level), _floats(curve.coverage), (float(len(observed)),) * len(curve.level)
         ),
-        checks=(checks.beats_naive(losses, naive, told), checks.covers(inside, LEVEL, len(observed))),
+        checks=(checks.beats_naive(losses, naive, told), honesty.covers(*held, len(observed))),
     )
 
 
@@ -174,9 +174,15 @@ def _of_classes(case: HeldOut) -> _View:
         calibration=Calibration(_floats(curve.confidence), _floats(curve.accuracy), _floats(curve.count)),
         checks=(
             checks.beats_naive((~right).double(), (~naive).double(), told),
-            checks.sure_enough(confidence, right),
+            honesty.sure_enough(confidence, right),
         ),
     )
+
+
+def _held(prediction: NumericPredictive, observed: Tensor, level: float) -> float:
+    """Part of the rows inside their intervals."""
+    lower, upper = (_flat(end) for end in prediction.interval(level))
+    return int(((lower <= observed) & (observed <= upper)).sum()) / len(observed)
 
 
 def _flat(values: Tensor) -> Tensor:
