@@ -9,6 +9,7 @@ import torch
 
 from credo.core.trees import Params, Variables
 from credo.posteriors import DiagonalGaussian, UnitNoise
+from credo.posteriors.gaussian import independent_normals
 
 THRESHOLD = 3.0
 """log alpha above which a weight is removed. It was chosen by the authors: the weight is then noise of 4.5 times its
@@ -23,6 +24,7 @@ def log_alpha(posterior: DiagonalGaussian | UnitNoise) -> Params:
     """
     if isinstance(posterior, UnitNoise):
         return {name: 2.0 * spread.log() for name, spread in posterior.relative_scale.items()}
+    posterior = independent_normals(posterior, "log_alpha")
     layout = posterior.model.network.layout
     mean = {name: posterior.mean.params[name] for name in posterior.scale if name in layout}
     return {
@@ -41,6 +43,7 @@ def prune_noise(posterior: DiagonalGaussian, threshold: float = THRESHOLD) -> Di
     Reference: D. Molchanov, A. Ashukha, D. Vetrov, "Variational dropout sparsifies deep neural networks", 2017,
         https://arxiv.org/abs/1701.05369
     """
+    posterior = independent_normals(posterior, "prune_noise")
     gone = {name: a > threshold for name, a in log_alpha(posterior).items()}
 
     def without(tree: Params) -> Params:
@@ -120,6 +123,15 @@ def compression(posterior: DiagonalGaussian, member: int = 0) -> Compression:
         posterior: pruned.
         member: whose network, where there are several.
     """
+    posterior = independent_normals(posterior, "compression")
+    check_member(member, posterior.mean.members)
     layout = posterior.model.network.layout
     means = {name: posterior.mean.params[name][member] for name in posterior.scale if name in layout}
     return Compression(tuple(Kept(name, w.numel(), int(w.count_nonzero())) for name, w in means.items()))
+
+
+def check_member(member: int, members: int) -> None:
+    """Refuse the number of a member that there is not; as in lists, -1 is the last."""
+    if member not in range(-members, members):
+        count = f"{members} members, 0 to {members - 1}" if members > 1 else "one member, 0"
+        raise ValueError(f"member={member!r} is not there: the posterior has {count}")

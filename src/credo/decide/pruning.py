@@ -14,7 +14,9 @@ from torch import Tensor
 from credo.core.arrays import tensor
 from credo.core.storage import StorageError, read_tensors, write_folder
 from credo.core.trees import Params
-from credo.posteriors import DiagonalGaussian
+from credo.decide.compression import check_member
+from credo.posteriors import DiagonalGaussian, UnitNoise
+from credo.posteriors.gaussian import independent_normals
 from credo.predictive import ClassPredictive
 
 FRACTIONS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99)
@@ -60,6 +62,7 @@ def pruning_curve(
     Reference: C. Blundell et al., "Weight uncertainty in neural networks", 2015, table 2,
         https://arxiv.org/abs/1505.05424
     """
+    posterior = independent_normals(posterior, "pruning_curve")
     x, y = data[0], tensor(data[1], "y").to(posterior.device)
     remaining, fits, hits = [], [], []
     for fraction in fractions:
@@ -78,7 +81,7 @@ def _remaining(posterior: DiagonalGaussian) -> int:
     return sum(int(w.count_nonzero()) for w in weights) // posterior.mean.members
 
 
-def write_sparse(posterior: DiagonalGaussian, file: str | Path, member: int = 0) -> Path:
+def write_sparse(posterior: DiagonalGaussian | UnitNoise, file: str | Path, member: int = 0) -> Path:
     """Write the network at its means to a safetensors file that holds only the weights that are not zero.
 
     Each tensor is stored as `NAME/values` and `NAME/places` (indices into the flattened tensor, 32 bits), or as it is
@@ -92,6 +95,9 @@ def write_sparse(posterior: DiagonalGaussian, file: str | Path, member: int = 0)
     path = Path(file)
     if path.suffix != ".safetensors":
         raise ValueError(f"file must end in .safetensors, got {path.name!r}")
+    if not isinstance(posterior, UnitNoise):
+        posterior = independent_normals(posterior, "write_sparse")
+    check_member(member, posterior.mean.members)
     one = posterior.mean.take([member])
     state = {name: t[0] for name, t in {**one.params, **one.buffers}.items()}
     state = {name: t for name, t in state.items() if not name.startswith("likelihood.")}

@@ -13,6 +13,7 @@ from credo.core.arrays import tensor
 from credo.core.pareto import pareto_k
 from credo.core.trees import take
 from credo.posteriors import DiagonalGaussian
+from credo.posteriors.gaussian import independent_normals
 from credo.posteriors.gaussian_prior import check_model_prior
 
 GOOD, USABLE = 0.5, 0.7
@@ -63,11 +64,13 @@ def trust(
         temperature: that of the fit.
 
     Raises:
+        TypeError: if the posterior has no density over the weights, as dropout and draws.
         ValueError: after variational dropout, whose log-uniform prior is improper: there is no posterior.
 
     Reference: Y. Yao, A. Vehtari, D. Simpson, A. Gelman, "Yes, but did it work? Evaluating variational inference",
         2018, https://arxiv.org/abs/1802.02538
     """
+    posterior = independent_normals(posterior, "trust", "BayesByBackprop or BlackBoxVI")
     check_model_prior(posterior.record, "trust")
     each = [_log_weights(_member(posterior, m), data, draws, seed, temperature) for m in range(posterior.mean.members)]
     return Trust(

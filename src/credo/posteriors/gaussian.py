@@ -30,6 +30,8 @@ COLLAPSED = 1e-4
 """Median scale, relative to the size of the weights, below which all draws are one function."""
 UNLEARNT = 1e-3
 """Nats of KL per weight below which a posterior is its prior: a shift of 0.04 prior scales, or a scale 3 % off."""
+MAKERS = "BayesByBackprop, SparseVariationalDropout or VariationalDropout(correlated=False)"
+"""Methods that end in a diagonal normal, for sentences."""
 IDLE = 1e-3
 """Part of the loss below which the KL does not matter."""
 
@@ -211,6 +213,22 @@ class DiagonalGaussian(Posterior):
         return (
             "so predictions come from the prior. Train longer, start from a trained net (start=...), or anneal the KL"
         )
+
+
+def independent_normals(posterior: object, asker: str, makers: str = MAKERS) -> DiagonalGaussian:
+    """The posterior itself if each of its weights has a normal of its own; otherwise a sentence.
+
+    Args:
+        posterior: what a caller gave.
+        asker: the function that needs it, by name.
+        makers: methods whose posteriors would do, in words.
+    """
+    if isinstance(posterior, DiagonalGaussian):
+        return posterior
+    raise TypeError(
+        f"{asker} needs a posterior in which each weight has a normal of its own (DiagonalGaussian), the result of "
+        f"{makers}; got {type(posterior).__name__}"
+    )
 
 
 def _kept(ratios: Params, fraction: float) -> Params:
