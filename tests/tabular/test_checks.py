@@ -160,13 +160,34 @@ def pointing(strength: float, rows: int = 200) -> list[Check]:
     return [checks.points_at_mistakes(d, loss, "error") for d, loss in zip(doubt, losses, strict=True)]
 
 
-def test_doubt_that_means_nothing_is_rarely_praised() -> None:
-    """A one-sided test at 2.5 %, of skewed losses."""
-    assert count(pointing(0.0), Rating.GOOD) <= most_allowed(0.04)
+@pytest.mark.parametrize("rows", [20, 60, 200])
+def test_doubt_that_means_nothing_is_rarely_praised_and_rarely_blamed(rows: int) -> None:
+    """Two tests at 2.5 % each, of skewed losses."""
+    verdicts = pointing(0.0, rows)
+    assert max(count(verdicts, Rating.GOOD), count(verdicts, Rating.POOR)) <= most_allowed(0.03)
+    undecided = [check.answer for check in verdicts if check.rating == Rating.FAIR.value]
+    assert all("a difference that chance could make" in answer for answer in undecided)
 
 
-def test_doubt_that_points_at_mistakes_is_praised() -> None:
+def test_doubt_that_points_at_mistakes_is_praised_and_the_wrong_way_round_is_poor() -> None:
     assert count(pointing(3.0), Rating.GOOD) > 0.95 * REPEATS
+    verdicts = pointing(-0.9)
+    assert count(verdicts, Rating.POOR) > 0.95 * REPEATS
+    assert any("the wrong way round" in check.answer for check in verdicts)
+
+
+@pytest.mark.parametrize("errors", [(0.316, 0.311), (0.263, 0.292)])
+def test_a_chance_difference_is_called_so_for_both_signs(errors: tuple[float, float]) -> None:
+    doubt, sizes = torch.arange(60.0), torch.tensor(errors, dtype=torch.float64).repeat_interleave(30)
+    losses = (sizes * torch.tensor([0.2, 1.4], dtype=torch.float64).repeat(30)).square()
+    check = checks.points_at_mistakes(doubt, losses, "error")
+    assert (check.rating, "chance could make" in check.answer) == (Rating.FAIR.value, True)
+
+
+def test_a_handful_of_rows_decides_nothing() -> None:
+    for losses in ([0.0, 1.0], [1.0, 0.0], [0.0, 0.0, 1.0, 1.0], [1.0], [1.0, 1.0, 1.0]):
+        check = checks.points_at_mistakes(torch.arange(len(losses)), torch.tensor(losses), "mistakes")
+        assert (check.rating, "nan" in check.answer) == (Rating.FAIR.value, False)
 
 
 def test_no_mistake_is_said() -> None:

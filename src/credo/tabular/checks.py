@@ -108,6 +108,11 @@ def beats_naive(losses: Tensor, naive_losses: Tensor, text: str) -> Check:
 def points_at_mistakes(doubt: Tensor, losses: Tensor, unit: str) -> Check:
     """Whether the rows of little doubt have little loss: the surer half of the rows against the other.
 
+    error^2 = s^2 (1 / n_sure + 1 / n_unsure), with s^2 the variance of all losses
+
+    is how far the means of two halves differ when the doubt says nothing, and any half is as likely as any other. Such
+    a doubt is praised once in forty times, and called the wrong way round as often.
+
     Args:
         doubt: at each row, (B,).
         losses: at each row, (B,); squared errors, or mistakes.
@@ -116,18 +121,21 @@ def points_at_mistakes(doubt: Tensor, losses: Tensor, unit: str) -> Check:
     question = "Does its doubt point at its mistakes?"
     if not bool(losses.any()):
         return Check(question, Rating.GOOD.value, "It made no mistake on the held-out rows.")
+    if len(losses) < 2:
+        return Check(question, Rating.FAIR.value, "It cannot be told: there is one held-out row.")
     ordered = losses.double()[doubt.argsort(stable=True)]
     sure, unsure = ordered[: (len(ordered) + 1) // 2], ordered[(len(ordered) + 1) // 2 :]
     means = float(sure.mean()), float(unsure.mean())
     shown = [number(m**0.5) if unit == "error" else percent(m) for m in means]
     words = "the typical error is {}, on the other half {}" if unit == "error" else "{} are mistakes, of the other {}"
     said = "on the half that it is surer of, " + words.format(*shown)
-    error = math.sqrt(sum(float(part.var(correction=0)) / len(part) for part in (sure, unsure)))
-    if means[1] - means[0] > Z * error:
-        return Check(question, Rating.GOOD.value, f"Yes: {said}.")
+    error = math.sqrt(float(ordered.var(correction=1)) * (1 / len(sure) + 1 / len(unsure)))
+    if abs(means[1] - means[0]) <= Z * error:
+        return Check(question, Rating.FAIR.value, f"It does not show: {said}, a difference that chance could make.")
     if means[1] > means[0]:
-        return Check(question, Rating.FAIR.value, f"Perhaps: {said}, a difference that chance could make.")
-    return Check(question, Rating.POOR.value, f"No: {said}. The doubt tells nothing about single rows.")
+        return Check(question, Rating.GOOD.value, f"Yes: {said}.")
+    advice = "Do not choose rows by its doubt; another --method may help."
+    return Check(question, Rating.POOR.value, f"No, the wrong way round: {said}. {advice}")
 
 
 def enough_rows(count: int) -> Check:

@@ -120,7 +120,7 @@ def _of_numbers(case: HeldOut) -> _View:
     mean, observed = _flat(prediction.mean), _flat(case.y)
     lower, upper = (_flat(end) for end in prediction.interval(LEVEL))
     losses, naive = (mean - observed).square(), (_flat(case.naive.mean) - observed).square()
-    held = [_held(prediction, observed, level) for level in (honesty.OUTER, honesty.MIDDLE)]
+    outer, middle = (_held(prediction, observed, level) for level in (honesty.OUTER, honesty.MIDDLE))
     curve = metrics.coverage_curve(prediction, case.y)
     errors = checks.number(float(losses.mean().sqrt())), checks.number(float(naive.mean().sqrt()))
     told = f"its typical error is {errors[0]}, and {errors[1]} for always answering the mean"
@@ -143,7 +143,7 @@ def _of_numbers(case: HeldOut) -> _View:
         calibration=Calibration(
             _floats(curve.level), _floats(curve.coverage), (float(len(observed)),) * len(curve.level)
         ),
-        checks=(checks.beats_naive(losses, naive, told), honesty.covers(*held, len(observed))),
+        checks=(checks.beats_naive(losses, naive, told), honesty.covers(outer, middle, len(observed))),
     )
 
 
