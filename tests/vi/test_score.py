@@ -188,3 +188,16 @@ def test_the_running_baseline_starts_without_a_bias_and_follows_the_signal() -> 
 def test_black_box_vi_refuses_in_a_sentence(wrong: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         BlackBoxVI(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [({"samples": 1}, True), ({"samples": 2}, False), ({"samples": 1, "control_variate": False}, False)],
+    ids=str,
+)
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_control_variate_that_has_to_be_left_out_is_told(numbers: dict[str, int], told: bool, members: int) -> None:
+    x = credo.Stream(0).normal(10, 2)
+    method = credo.Ensemble(BlackBoxVI(epochs=1, **numbers), members)
+    notes = credo.fit(credo.Model(nn.Linear(2, 1), likelihoods.Gaussian()), (x, x[:, 0]), method).notes
+    assert any("no control variate" in note and "samples=2" in note for note in notes) == told

@@ -14,7 +14,7 @@ from credo.methods.vi.families import NormalFamily
 from credo.methods.vi.mean_field import Gradient, MeanField, VariationalState
 from credo.methods.vi.rows import Row
 from credo.methods.vi.score import LogJoint, score_gradient, signal
-from credo.model import Batch, Target
+from credo.model import Batch, Model, Target
 
 BASELINE = "baseline"
 
@@ -41,7 +41,8 @@ class BlackBoxVI(MeanField):
         initial_rho: instead of `initial_scale`, for a range of first values.
         bayesian: must be "*": a point has no density whose score there is.
         rao_blackwell: each weight's signal holds the likelihood and its own prior and density, not those of others.
-        control_variate: subtract the best multiple of the score, estimated from the other draws.
+        control_variate: subtract the best multiple of the score, estimated from the other draws; with samples=1 there
+            are none, so it is left out, and a note says so.
         baseline_decay: of the running average of the likelihood that is subtracted from it; 0 for none.
 
     Reference: R. Ranganath, S. Gerrish, D. Blei, "Black box variational inference", 2014,
@@ -63,6 +64,16 @@ class BlackBoxVI(MeanField):
     @property
     def follows_slopes(self) -> bool:
         return False
+
+    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+        model, told = super().prepare(model, x)
+        if not self.control_variate or self.samples > 1:
+            return model, told
+        return model, (
+            *told,
+            "no control variate: it is estimated from the other draws of a step, and samples=1 leaves none, so the "
+            "gradient has more variance; give samples=2 or more, or control_variate=False",
+        )
 
     def memory(self, variables: Variables) -> Params:
         first = next(iter(variables.params.values()))
