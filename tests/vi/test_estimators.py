@@ -141,6 +141,23 @@ def test_local_reparameterisation_leaves_out_the_correlation_of_positions_and_sa
     assert "leaves out the correlation" in notes[-1]
 
 
+@pytest.mark.parametrize(
+    ("uncertain", "told"),
+    [
+        (("0.weight", "1.weight", "3.weight"), "'0.weight' (and of 1 more);"),
+        (("0.weight", "3.weight"), "'0.weight';"),
+        (("1.weight", "3.weight"), "'1.weight';"),
+        (("3.weight",), None),
+    ],
+)
+def test_the_note_names_the_uncertain_weights_that_positions_share(uncertain: Sequence[str], told: str | None) -> None:
+    network = credo.Model(nn.Sequential(nn.Conv1d(1, 2, 3), nn.Conv1d(2, 2, 3), nn.Flatten(), nn.Linear(8, 1))).network
+    notes = LocalReparameterization().notes(network, network.given(), credo.Stream(0).normal(3, 1, 8), uncertain)
+    found = [note for note in notes if "correlation" in note]
+    assert len(found) == (told is not None)
+    assert told is None or f"share the weights of {told}" in found[0]
+
+
 @every_layer
 @pytest.mark.parametrize("estimator", [Reparameterization(), LocalReparameterization(), Flipout()])
 def test_nothing_is_random_where_all_scales_are_zero(estimator: Estimator, make, shape) -> None:

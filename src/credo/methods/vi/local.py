@@ -131,11 +131,16 @@ class LocalReparameterization(ByLayer):
 
     def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:
         told = super().notes(network, variables, x, uncertain)
-        shared = [layer.weight for layer in find_layers(network, variables, x) if layer.positions > 1]
-        if not any(name in uncertain for name in shared):
+        shared = [
+            layer.weight
+            for layer in find_layers(network, variables, x)
+            if layer.positions > 1 and layer.weight in uncertain
+        ]
+        if not shared:
             return told
+        others = f" (and of {len(shared) - 1} more)" if len(shared) > 1 else ""
         return (
             *told,
             f"local reparameterisation leaves out the correlation between positions that share the weights of "
-            f"{shared[0]!r} (and of {len(shared) - 1} more); estimator=Flipout() keeps it",
+            f"{shared[0]!r}{others}; estimator=Flipout() keeps it",
         )
