@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 from typer.testing import Result
 
+from credo.cli.fit import _listener
 from credo.data.tables import Task
 from credo.estimators.recipes import RECIPES
+from credo.estimators.training import Look
 from credo.posteriors import load
 from credo.tabular import open_run
 from credo.tabular.runs import FILES
@@ -62,6 +64,39 @@ def test_json_is_all_that_is_printed_for_a_program(command: Command, file: Path)
     assert (told["task"], told["target"], told["seed"], told["finished"]) == ("regression", "y", 7, True)
     assert set(told["scores"]["rmse"]) == {"model", "plain", "naive"}
     assert Path(told["report"]).is_file()
+
+
+@pytest.mark.parametrize("method", ["ensemble", "vi"])
+def test_epochs_and_those_of_cooling_are_told_apart(command: Command, file: Path, method: str) -> None:
+    """The limit is one of passes at the full learning rate; those that follow have a number of their own."""
+    done = command("fit", file, "-t", "y", "--drop", "kind", "--epochs", "10", "--json", "--method", method)
+    told, page = json.loads(done.stdout), Path("run/report.html").read_text(encoding="utf-8")
+    if method == "vi":
+        assert (told["epochs"], told["cooling_epochs"]) == (10, 0)
+        assert "Bayes by Backprop, 10 epochs;" in page
+        return
+    assert "training: 10 epochs," in done.stderr
+    assert "cooling: 10 + 3 epochs," in done.stderr
+    assert "13 epochs" not in done.stderr
+    assert (told["epochs"], told["cooling_epochs"]) == (10, 3)
+    assert "A deep ensemble, 10 epochs and 3 more with a falling learning rate;" in page
+
+
+@pytest.mark.parametrize(("best", "cooled"), [(30, "cooling: 30 + 9 epochs,"), (50, "cooling: 50 + 15 epochs,")])
+def test_cooling_begins_at_the_best_look(best: int, cooled: str) -> None:
+    said: list[tuple[str, float | None]] = []
+    hear = _listener(lambda text, share: said.append((text, share)))
+    for epochs in (30, 39, 50):
+        hear(Look(epochs, 50, 0.0, best=epochs in (30, best)))
+    hear(Look(best + round(0.3 * best), 50, 0.1, best=True))
+    assert [text.split(",")[0] for text, _ in said[1:4]] == [f"training: {n} epochs" for n in (30, 39, 50)]
+    assert said[-1][0].startswith(cooled)
+    assert all(share is None or share <= 1.0 for _, share in said)
+
+
+def test_the_help_says_what_epochs_limits(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "30 % more, with a falling learning rate (cooling)" in command("fit", "--help").stdout
 
 
 def test_quiet_is_quiet(command: Command, file: Path) -> None:

@@ -10,6 +10,7 @@ from scipy import stats
 
 from credo.tabular import checks, honesty
 from credo.tabular.evaluation import Check, Rating
+from credo.tabular.story import Lesson
 
 REPEATS = 400
 ALARM = 1e-6
@@ -196,15 +197,27 @@ def test_no_mistake_is_said() -> None:
 
 
 def test_training_that_did_not_end_well_is_poor() -> None:
-    check = checks.trained_well(False, (), ("diverged in epoch 3",))
+    check = checks.trained_well(False, ("diverged in epoch 3",), Lesson(3, 0, 50, True))
     assert (check.rating, "diverged" in check.answer) == (Rating.POOR.value, True)
 
 
-def test_training_that_was_still_improving_is_told() -> None:
-    rising = [{"epoch": float(i), "validation_log_likelihood": float(i)} for i in range(5)]
-    assert checks.trained_well(True, rising, ()).rating == Rating.FAIR.value
-    peaked = [*rising, {"epoch": 9.0, "validation_log_likelihood": 0.0}]
-    assert "after 4 epochs" in checks.trained_well(True, peaked, ()).answer
+@pytest.mark.parametrize("cooling", [0, 15])
+def test_training_that_was_still_improving_is_told(cooling: int) -> None:
+    check = checks.trained_well(True, (), Lesson(50, cooling, 50, True))
+    assert (check.rating, "--epochs" in check.answer) == (Rating.FAIR.value, True)
+
+
+@pytest.mark.parametrize(
+    ("cooling", "words"), [(0, "after 30 epochs,"), (9, "after 30 epochs and 9 more with a falling learning rate,")]
+)
+def test_training_that_rows_not_learnt_from_ended_went_well(cooling: int, words: str) -> None:
+    check = checks.trained_well(True, (), Lesson(30, cooling, 50, True))
+    assert (check.rating, words in check.answer) == (Rating.GOOD.value, True)
+
+
+def test_training_of_a_given_length_came_to_its_end() -> None:
+    for lesson in (None, Lesson(200, 0, 200, False)):
+        assert checks.trained_well(True, (), lesson) == Check("Did training go well?", "good", "It came to its end.")
 
 
 def test_a_single_network_is_told_that_it_has_no_doubt() -> None:

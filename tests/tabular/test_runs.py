@@ -11,6 +11,7 @@ import pytest
 
 from credo.cli.pipeline import Fitted
 from credo.core.storage import StorageError
+from credo.reports.words import training_words
 from credo.tabular import open_run
 from credo.tabular.runs import EVALUATION, FILES, PREDICTIONS, REPORT, TABLE, check_place, write_run
 
@@ -34,6 +35,15 @@ def test_a_run_comes_back(run: Path, numbers: Fitted, rows: pd.DataFrame) -> Non
     held = numbers.predictions
     again = opened.predict(rows.iloc[held["row"] - 1].reset_index(drop=True))
     pd.testing.assert_frame_equal(again, held[list(again)], check_exact=False, rtol=1e-6)
+
+
+def test_a_run_of_a_version_that_did_not_count_cooling_can_be_read(run: Path) -> None:
+    data = json.loads((run / TABLE).read_text())
+    del data["story"]["lesson"]
+    (run / TABLE).write_text(json.dumps(data))
+    story = open_run(run).story
+    assert story.lesson is None
+    assert ", 40 epochs;" in training_words(story, 40)
 
 
 def test_nothing_else_is_left_beside_it(run: Path) -> None:

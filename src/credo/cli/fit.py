@@ -23,7 +23,7 @@ from credo.core.record import CredoWarning
 from credo.core.storage import StorageError
 from credo.data.task import Task
 from credo.estimators.recipes import RECIPES
-from credo.estimators.training import Look
+from credo.estimators.training import COOLING, Look
 from credo.experiments.threads import one_thread
 from credo.reports import words
 from credo.reports.page import page
@@ -32,6 +32,10 @@ from credo.tabular.runs import PREDICTIONS, REPORT, check_place, write_run
 
 STYLES = {"good": "green", "fair": "yellow", "poor": "bold red"}
 FAILED, INTERRUPTED = 1, 130
+EPOCHS = (
+    f"At most so many passes over the data; {100 * COOLING:.0f} % more, with a falling learning rate (cooling), follow "
+    "where they help. For vi: just so many."
+)
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
@@ -52,9 +56,7 @@ def fit(
     ] = None,
     test: Annotated[float, typer.Option(help="Part of the rows that is held out to judge the result.")] = 0.2,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="At most so many passes over the data.", show_default="found out")
-    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help=EPOCHS, show_default="found out")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column not to learn from; may be repeated.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
@@ -129,10 +131,16 @@ def _ended_by_ctrl_c(training: Path) -> Iterator[None]:
 
 def _listener(say: Callable[[str, float | None], None]) -> Callable[[Look], None]:
     say("training", None)
+    last = best = 0
 
     def hear(look: Look) -> None:
+        nonlocal last, best
         seen = f"{look.log_likelihood:.3f} nats per row not learnt from"
-        say(f"training: {look.epochs:,} epochs, {seen}", look.epochs / look.limit)
+        if last < look.epochs <= look.limit:
+            say(f"training: {look.epochs:,} epochs, {seen}", look.epochs / look.limit)
+            last, best = look.epochs, look.epochs if look.best else best
+        else:  # back to the best look, and on from there
+            say(f"cooling: {best:,} + {look.epochs - best:,} epochs, {seen}", 1.0)
 
     return hear
 
@@ -172,7 +180,7 @@ def _say_the_verdict(console: Console, evaluation: Evaluation, place: Path) -> N
 def summary(fitted: Fitted, place: Path) -> dict[str, object]:
     """The result for a program to read."""
     evaluation = fitted.evaluation
-    sides = ("model", "plain", "naive")
+    lesson, sides = fitted.story.lesson, ("model", "plain", "naive")
     return {
         "run": str(place),
         "report": str(place / REPORT),
@@ -183,6 +191,7 @@ def summary(fitted: Fitted, place: Path) -> dict[str, object]:
         "trained": evaluation.trained,
         "held_out": evaluation.held_out,
         "seconds": round(fitted.story.seconds, 2),
+        **({} if lesson is None else {"epochs": lesson.epochs, "cooling_epochs": lesson.cooling}),
         "finished": fitted.posterior.record.finished,
         "scores": {score.id: {side: getattr(score, side) for side in sides} for score in evaluation.scores},
         "checks": [{"question": c.question, "rating": c.rating, "answer": c.answer} for c in evaluation.checks],

@@ -32,7 +32,7 @@ from credo.tabular.evaluate import HeldOut, evaluate
 from credo.tabular.evaluation import Evaluation
 from credo.tabular.predictions import answer, predict_exactly
 from credo.tabular.scores import naive_classes, naive_numbers
-from credo.tabular.story import Story, columns_told
+from credo.tabular.story import Lesson, Story, columns_told
 
 LEAST = 8
 """Rows to learn from."""
@@ -51,7 +51,7 @@ class Order:
         task: None decides by the target.
         test: part of the rows that is held out.
         seed: every stream of randomness derives from it.
-        epochs: at most so many passes over the data; None for the method's own limit.
+        epochs: at most so many passes over the data before the learning rate falls; None for the method's own limit.
         drop: names of columns that must not be used.
     """
 
@@ -159,29 +159,35 @@ def train_and_judge(found: Found, told: Told | None = None, folder: Path | None 
     order, problem, parts = found.order, found.problem, found.parts
     encoder = Encoder.fit(problem, parts.train)
     trained, held = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
-    posterior = _trained(encoder, trained, order, told, folder)
-    evaluation = _judged(found, posterior, encoder, trained, held)
+    posterior, lesson = _trained(encoder, trained, order, told, folder)
+    evaluation = _judged(found, posterior, lesson, encoder, trained, held)
     answers = answer(posterior, encoder, evaluation, held).frame
     rows = file_rows(found.table, problem)[parts.test]
     predictions = pd.concat([pd.DataFrame({"row": rows, "observed": held[order.target]}), answers], axis=1)
-    return Fitted(posterior, encoder, evaluation, predictions, _story(found))
+    return Fitted(posterior, encoder, evaluation, predictions, _story(found, lesson))
 
 
-def _trained(encoder: Encoder, frame: pd.DataFrame, order: Order, told: Told | None, folder: Path | None) -> Posterior:
+def _trained(
+    encoder: Encoder, frame: pd.DataFrame, order: Order, told: Told | None, folder: Path | None
+) -> tuple[Posterior, Lesson]:
     x, y = encoder.encode(frame).x, encoder.encode_target(frame)
     own = BayesianRegressor().get_params()  # the defaults of the estimators are those of the command line
-    how = recipe_of(order.method, Numbers(order.epochs, own["learning_rate"], own["batch_size"], own["members"]))
+    wished = Numbers(order.epochs, own["learning_rate"], own["batch_size"], own["members"])
+    how = recipe_of(order.method, wished)
     if isinstance(encoder.target, ClassTarget):
         model = table_model(
             x.shape[1], len(encoder.target.classes), Categorical(), how, own["hidden"], own["activation"]
         )
     else:
         model = table_model(x.shape[1], 2, HeteroscedasticGaussian(FLOOR), how, own["hidden"], own["activation"])
-    return learn(model, x, y, how, seed=order.seed, told=told, folder=folder).posterior
+    learnt = learn(model, x, y, how, seed=order.seed, told=told, folder=folder)
+    assert learnt.epochs is not None  # a method by name has epochs
+    chosen, limit = learnt.held_out is not None, wished.limit(len(x))
+    return learnt.posterior, Lesson(learnt.epochs - learnt.cooling, learnt.cooling, limit, chosen)
 
 
 def _judged(
-    found: Found, posterior: Posterior, encoder: Encoder, trained: pd.DataFrame, held: pd.DataFrame
+    found: Found, posterior: Posterior, lesson: Lesson, encoder: Encoder, trained: pd.DataFrame, held: pd.DataFrame
 ) -> Evaluation:
     x, target = encoder.encode(held).x, encoder.target
     known, seen = (_observed(encoder, frame) for frame in (trained, held))
@@ -202,6 +208,7 @@ def _judged(
         classes=target.classes if isinstance(target, ClassTarget) else (),
         record=posterior.record,
         plain_share=_plain_share(posterior, len(trained), x.shape[1]),
+        lesson=lesson,
     )
     return evaluate(case, found.order.seed)
 
@@ -244,7 +251,7 @@ def file_rows(table: Table, problem: Problem) -> NDArray[np.int64]:
     return np.flatnonzero(usable) + 1
 
 
-def _story(found: Found) -> Story:
+def _story(found: Found, lesson: Lesson) -> Story:
     order, problem = found.order, found.problem
     return Story(
         source=order.path.name,
@@ -258,4 +265,5 @@ def _story(found: Found) -> Story:
         seconds=time.monotonic() - found.begin,
         created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         credo=version("credo"),
+        lesson=lesson,
     )

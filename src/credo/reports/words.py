@@ -143,7 +143,8 @@ def verdict_line(evaluation: Evaluation) -> str:
 def training_words(story: Story, history_length: int) -> str:
     """What was trained, for how long."""
     epochs = f"{history_length:,} epochs" if history_length != 1 else "one epoch"
-    return f"{method_in_words(story.method).capitalize()}, {epochs}; {seconds(story.seconds)} in all."
+    name = method_in_words(story.method)
+    return f"{name[0].upper()}{name[1:]}, {story.lesson or epochs}; {seconds(story.seconds)} in all."
 
 
 def seconds(count: float) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.tabular.evaluation import Check, Rating
+from credo.tabular.story import Lesson
 
 Z = 1.96
 """Standard errors that chance exceeds once in twenty."""
@@ -148,21 +149,27 @@ def enough_rows(count: int) -> Check:
     return Check(question, Rating.FAIR.value, f"Few: {spread}. Hold out more rows, or read all numbers as rough.")
 
 
-def trained_well(finished: bool, history: Sequence[dict[str, float]], notes: Sequence[str]) -> Check:
-    """Whether training came to its end, and what it did to rows that it did not learn from."""
+def trained_well(finished: bool, notes: Sequence[str], lesson: Lesson | None) -> Check:
+    """Whether training came to its end, and whether that end was a choice of rows that it did not learn from.
+
+    Args:
+        finished: whether it came to its end.
+        notes: what was noticed on the way.
+        lesson: how long it was; None where that is not known.
+    """
     question = "Did training go well?"
     if not finished:
         trouble = notes[-1] if notes else "it did not come to its end"
         return Check(question, Rating.POOR.value, f"No: {trouble}.")
-    seen = [(row["validation_log_likelihood"], row["epoch"]) for row in history if "validation_log_likelihood" in row]
-    if not seen:
+    if lesson is None or not lesson.chosen:
         return Check(question, Rating.GOOD.value, "It came to its end.")
-    if len(seen) > 1 and max(seen) == seen[-1]:
+    if lesson.epochs >= lesson.limit:
+        advice = "more epochs (--epochs) may help"
         return Check(
-            question, Rating.FAIR.value, "It was still getting better when it ended: more epochs (--epochs) may help."
+            question, Rating.FAIR.value, f"It was still getting better when it ended, after {lesson}: {advice}."
         )
-    said = f"after {max(seen)[1]:,.0f} epochs, where rows not learnt from were predicted best"
-    return Check(question, Rating.GOOD.value, f"Yes: the networks are kept as they were {said}.")
+    said = f"it ended after {lesson}, where rows not learnt from were predicted best"
+    return Check(question, Rating.GOOD.value, f"Yes: {said}.")
 
 
 def doubts_at_all(disagreement: Tensor) -> Check:

@@ -20,6 +20,7 @@ from credo.tabular.doubtful import doubtful_rows
 from credo.tabular.evaluation import Calibration, Check, Doubtful, Evaluation, Floats, Rejection, Sample
 from credo.tabular.familiarity import Familiarity, disagreement
 from credo.tabular.scores import LEVEL, scores
+from credo.tabular.story import Lesson
 
 POINTS = 400
 """Points of a curve that are kept."""
@@ -43,6 +44,7 @@ class HeldOut:
         classes: names of the classes; empty for numbers.
         record: how training went.
         plain_share: part of the training rows that a single network learnt from.
+        lesson: how long training was; None where that is not known.
     """
 
     prediction: Predictive
@@ -56,6 +58,7 @@ class HeldOut:
     classes: tuple[str, ...]
     record: Record
     plain_share: float = 1.0
+    lesson: Lesson | None = None
 
 
 def evaluate(case: HeldOut, seed: int = 0) -> Evaluation:
@@ -88,7 +91,7 @@ def evaluate(case: HeldOut, seed: int = 0) -> Evaluation:
                 checks.points_at_mistakes(view.doubt, view.losses, "mistakes" if case.classes else "error"),
                 checks.doubts_at_all(apart),
                 checks.enough_rows(len(case.y)),
-                checks.trained_well(case.record.finished, case.record.history, case.record.notes),
+                checks.trained_well(case.record.finished, case.record.notes, case.lesson),
             )
         ),
         plain_share=case.plain_share,

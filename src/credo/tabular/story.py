@@ -30,6 +30,33 @@ class ColumnStory:
 
 
 @dataclass(frozen=True)
+class Lesson:
+    """How long the networks of a run were trained.
+
+    Attributes:
+        epochs: passes over the data at the full learning rate.
+        cooling: passes more, with a falling learning rate; 0 where they did not help.
+        limit: the most that `epochs` could have been.
+        chosen: whether rows not learnt from chose the number of epochs.
+    """
+
+    epochs: int
+    cooling: int
+    limit: int
+    chosen: bool
+
+    def __str__(self) -> str:
+        """In words.
+
+        Example:
+            >>> print(Lesson(50, 15, 50, True))
+            50 epochs and 15 more with a falling learning rate
+        """
+        whole = f"{self.epochs:,} epochs" if self.epochs != 1 else "one epoch"
+        return f"{whole} and {self.cooling:,} more with a falling learning rate" if self.cooling else whole
+
+
+@dataclass(frozen=True)
 class Story:
     """How a run came about.
 
@@ -45,6 +72,7 @@ class Story:
         seconds: from reading the file to the evaluation.
         created: date and time, ISO 8601.
         credo: version.
+        lesson: how long training was; None in runs of versions that did not say so.
     """
 
     source: str
@@ -58,6 +86,7 @@ class Story:
     seconds: float
     created: str
     credo: str
+    lesson: Lesson | None = None
 
 
 def columns_told(columns: Sequence[Column]) -> tuple[ColumnStory, ...]:
@@ -65,5 +94,5 @@ def columns_told(columns: Sequence[Column]) -> tuple[ColumnStory, ...]:
     return tuple(ColumnStory(c.name, c.kind.value, c.missing, c.distinct, c.used, c.why) for c in columns)
 
 
-KINDS = {kind.__name__: kind for kind in (Story, ColumnStory)}
+KINDS = {kind.__name__: kind for kind in (Story, ColumnStory, Lesson)}
 """The classes that a story on disk may name."""
