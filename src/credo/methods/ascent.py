@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.methods.base import Method
-from credo.methods.checks import check_at_least, check_positive
+from credo.methods.checks import check_at_least, check_options, check_positive
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class GradientAscent(Method, ABC):
     schedule: Schedule = Constant()
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_at_least("epochs", self.epochs, 1)
         check_positive("learning_rate", self.learning_rate)
         if self.batch_size is not None:

@@ -1,28 +1,160 @@
-"""Sentences for options that cannot be meant."""
+"""Sentences for options that cannot be meant.
+
+What kind of value an option takes is said once, by the annotation of its field; `check_options` reads it there.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import MISSING, fields
+from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import cache
+from inspect import isclass
+from numbers import Real
+from textwrap import shorten
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from torch import Tensor
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "text"}
+"""Kinds of values, for a person; all others are called by their class."""
+EXAMPLES = {int: "10", float: "0.1"}
+"""Where neither the caller nor a default gives one."""
+
+
+def check_options(options: object, **examples: str) -> None:
+    """Refuse fields of a dataclass whose values are not what their annotations say; for its `__post_init__`.
+
+    Numbers of numpy and tensors of one number become plain numbers, which compare and are saved as such.
+
+    Args:
+        options: a method, or a part of one.
+        examples: by the name of a field, a value that it takes, where its default shows none.
+
+    Example:
+        >>> from credo.methods import MAP
+        >>> MAP(optimizer="adam")
+        Traceback (most recent call last):
+        TypeError: optimizer must be an Optimizer such as Adam(), got 'adam'
+    """
+    owner: Any = type(options)
+    for name, kinds in _kinds(owner).items():
+        given = getattr(options, name)
+        value = _plain(given)
+        if not any(_fits(value, kind) for kind in kinds):
+            example = examples.get(name) or _example(owner, name, kinds)
+            raise TypeError(f"{name} must be {_wanted(kinds, example)}, got {_told(value, kinds)}")
+        if value is not given:
+            object.__setattr__(options, name, value)
 
 
 def check_at_least(name: str, value: int, smallest: int) -> None:
-    if not isinstance(value, int) or value < smallest:
+    if not _fits(value, int) or value < smallest:
         raise ValueError(f"{name} must be a whole number of at least {smallest}, got {value!r}")
 
 
 def check_positive(name: str, value: float) -> None:
-    if not (value > 0 and math.isfinite(value)):
+    if not (is_number(value) and value > 0 and math.isfinite(value)):
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
 def check_rate(name: str, value: float) -> None:
-    if not 0.0 <= value < 1.0:
+    if not (is_number(value) and 0.0 <= value < 1.0):
         raise ValueError(f"{name} must lie between 0 and 1 (1 excluded), got {value!r}")
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is one number: Python's, numpy's or a tensor without axes; True and False are none."""
+    return _fits(_plain(value), float)
+
+
+def one_of(name: str, value: str, choices: type[Choice]) -> Choice:
+    """The choice of this name."""
+    if value not in list(choices):
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    return choices(value)
+
+
+def patterns(name: str, value: str | Collection[str]) -> str | tuple[str, ...]:
+    """One pattern for names, as in file names, or several as a tuple."""
+    listed = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not listed or not all(isinstance(pattern, str) for pattern in listed):
+        raise TypeError(
+            f"{name} must be a pattern such as '*weight', or several in a tuple ('layers.1.*', 'layers.3.*'), "
+            f"got {_told(value, ())}"
+        )
+    return value if isinstance(value, str) else listed
 
 
 def unmatched(patterns: str | Collection[str], names: Collection[str]) -> list[str]:
     """Those of some patterns, as in file names, that match none of the names."""
     listed = (patterns,) if isinstance(patterns, str) else patterns
     return [pattern for pattern in listed if not any(fnmatchcase(name, pattern) for name in names)]
+
+
+@cache
+def _kinds(owner: type) -> dict[str, tuple[type, ...]]:
+    """The classes that the annotations of a dataclass allow, for each field that can be checked."""
+    try:
+        hints = get_type_hints(owner)
+    except (NameError, AttributeError):  # names that only a type checker sees: the author's own checks must do
+        return {}
+    allowed = {field.name: _classes(hints[field.name]) for field in fields(owner) if field.init}
+    return {name: kinds for name, kinds in allowed.items() if all(map(_checkable, kinds))}
+
+
+def _classes(hint: Any) -> tuple[Any, ...]:
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(get_origin(part) or part for part in parts)
+
+
+def _checkable(kind: Any) -> bool:
+    try:
+        isinstance(None, kind)
+    except TypeError:  # Any, literals and protocols that exist for type checkers alone
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    single = isinstance(value, np.generic | np.ndarray | Tensor) and value.ndim == 0
+    return value.item() if single else value
+
+
+def _fits(value: Any, kind: type) -> bool:
+    """As isinstance, except that a whole number is a number, and True is none."""
+    if kind in (int, float):
+        return isinstance(value, int if kind is int else Real) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _example(owner: Any, name: str, kinds: tuple[type, ...]) -> str:
+    default = next(field.default for field in fields(owner) if field.name == name)
+    if default is None or default is MISSING:
+        return EXAMPLES.get(kinds[0], f"{kinds[0].__name__}()")
+    return repr(default) if isinstance(default, int | float | str) else f"{type(default).__name__}()"
+
+
+def _wanted(kinds: tuple[type, ...], example: str) -> str:
+    first, *others = (_word(kind) for kind in kinds if kind is not NoneType)
+    known = "a value" if example == f"{kinds[0].__name__}()" else first
+    shown = first if kinds[0] is bool else f"{known} such as {example}"
+    return " or ".join([shown, *others, *(["None"] if NoneType in kinds else [])])
+
+
+def _word(kind: type) -> str:
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    return WORDS.get(kind, f"{article} {kind.__name__}")
+
+
+def _told(value: Any, kinds: tuple[type, ...]) -> str:
+    if not isclass(value):
+        return shorten(repr(value), 100)
+    own = issubclass(value, kinds)
+    return f"the class {value.__name__}: write {value.__name__}()" if own else repr(value)

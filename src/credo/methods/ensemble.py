@@ -10,7 +10,7 @@ from torch import Tensor
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.methods.base import Info, Method, State, Tick
-from credo.methods.checks import check_at_least
+from credo.methods.checks import check_at_least, check_options
 from credo.methods.point import MAP
 from credo.model import Batch, Model, Target
 from credo.posteriors import Posterior
@@ -34,6 +34,7 @@ class Ensemble(Method):
     members: int = 5
 
     def __post_init__(self) -> None:
+        check_options(self, method="MAP()")
         check_at_least("members", self.members, 1)
         if self.method.members != 1:
             raise ValueError("an ensemble of an ensemble is a larger ensemble: multiply the members instead")

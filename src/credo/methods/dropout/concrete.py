@@ -12,7 +12,7 @@ from torch import Tensor
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Tick
-from credo.methods.checks import check_positive
+from credo.methods.checks import check_positive, one_of
 from credo.methods.dropout.base import DropoutMethod, Group, leaves_of, with_length_scale
 from credo.methods.dropout.placing import placed, sites_of
 from credo.methods.dropout.prior import Keep, expected_log_prior
@@ -85,9 +85,9 @@ class ConcreteDropout(DropoutMethod):
     length_scale: float | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         object.__setattr__(self, "sharing", resolved(self.sharing))
-        object.__setattr__(self, "drops", Drops(self.drops))
+        object.__setattr__(self, "drops", one_of("drops", self.drops, Drops))
+        super().__post_init__()
         check_positive("temperature", self.temperature)
         if not 0.0 < self.initial_rate < 1.0:
             raise ValueError(f"initial_rate must lie between 0 and 1, both excluded, got {self.initial_rate!r}")

@@ -10,7 +10,7 @@ from torch import Tensor
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.methods.base import Info, Tick
-from credo.methods.checks import check_positive, check_rate
+from credo.methods.checks import check_positive, check_rate, is_number, one_of
 from credo.methods.dropout.base import DropoutMethod, Group, leaves_of, with_length_scale
 from credo.methods.dropout.placing import Rate, placed, sites_of
 from credo.methods.dropout.prior import expected_log_prior, fixed_keeps
@@ -68,20 +68,9 @@ class MCDropout(DropoutMethod):
     length_scale: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "drops", one_of("drops", self.drops, Drops))
+        object.__setattr__(self, "rate", _plain(self.rate))
         super().__post_init__()
-        object.__setattr__(self, "drops", _resolved(self.drops))
-        if isinstance(self.rate, Mapping) and not self.rate:
-            raise ValueError(
-                "rate={} names no layer, so nothing would be dropped: give patterns, such as {'*': 0.1}, a number for "
-                "all layers, or None for the network's own dropout"
-            )
-        for value in self.rate.values() if isinstance(self.rate, Mapping) else (self.rate,):
-            if value is not None and not isinstance(value, int | float):
-                raise TypeError(
-                    f"rate must be a number or a mapping from names of layers to numbers, got {self.rate!r}"
-                )
-            if value is not None:
-                check_rate("rate", value)
         if self.length_scale is not None:
             check_positive("length_scale", self.length_scale)
 
@@ -119,11 +108,23 @@ class MCDropout(DropoutMethod):
         return Dropout(target.model, state.variables)
 
 
-def _resolved(drops: Drops | str) -> Drops:
-    try:
-        return Drops(drops)
-    except ValueError:
-        raise ValueError(f"drops must be one of {', '.join(Drops)}, got {drops!r}") from None
+def _plain(rate: Rate | None) -> Rate | None:
+    """The rates as Python's own numbers, if that is what they are."""
+    if rate is None:
+        return None
+    if isinstance(rate, Mapping) and not rate:
+        raise ValueError(
+            "rate={} names no layer, so nothing would be dropped: give patterns, such as {'*': 0.1}, a number for all "
+            "layers, or None for the network's own dropout"
+        )
+    for value in rate.values() if isinstance(rate, Mapping) else (rate,):
+        if not is_number(value):
+            raise TypeError(
+                "rate must be a number or a mapping from names of layers to numbers, such as 0.1 or {'layers.3': 0.1}, "
+                f"or None, got {rate!r}"
+            )
+        check_rate("rate", value)
+    return {pattern: float(value) for pattern, value in rate.items()} if isinstance(rate, Mapping) else float(rate)
 
 
 def _sure(model: Model, x: Tensor) -> tuple[str, ...]:

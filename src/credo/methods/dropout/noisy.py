@@ -14,7 +14,7 @@ from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_positive, unmatched
+from credo.methods.checks import check_at_least, check_options, check_positive, patterns, unmatched
 from credo.methods.dropout.noise import Noise, listed
 from credo.methods.vi.layers import find_layers, perturbed_outputs
 from credo.methods.vi.weighting import WarmUp
@@ -68,6 +68,8 @@ class NoisyWeights(Method):
     noisy: str | tuple[str, ...] = "*"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "noisy", patterns("noisy", self.noisy))
+        check_options(self)
         check_at_least("epochs", self.epochs, 1)
         check_positive("learning_rate", self.learning_rate)
         if self.batch_size is not None:
@@ -94,17 +96,17 @@ class NoisyWeights(Method):
 
     def weights(self, layout: Layout) -> list[str]:
         """Names of the parameters that get noise; biases and norms are points."""
-        patterns = (self.noisy,) if isinstance(self.noisy, str) else self.noisy
-        return [name for name in _wide(layout) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        wished = (self.noisy,) if isinstance(self.noisy, str) else self.noisy
+        return [name for name in _wide(layout) if any(fnmatchcase(name, pattern) for pattern in wished)]
 
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
         network = model.network
         names = self.weights(network.layout)
         wide = _wide(network.layout)
         idle = unmatched(self.noisy, wide)
-        if idle or not names:
+        if idle:
             raise ValueError(
-                f"noisy has the pattern {(idle or [self.noisy])[0]!r}, which matches no weight of the network: its "
+                f"noisy has the pattern {idle[0]!r}, which matches no weight of the network: its "
                 f"parameters with two axes or more are {', '.join(wide) or 'none'}"
             )
         layers = [layer for layer in find_layers(network, network.given().to(x.device), x) if layer.weight in names]

@@ -45,6 +45,6 @@ SHARING: dict[str, Sharing] = {"layer": PerLayer(), "unit": PerUnit(), "weight":
 def resolved(sharing: Sharing | str) -> Sharing:
     if isinstance(sharing, Sharing):
         return sharing
-    if sharing not in SHARING:
+    if not isinstance(sharing, str) or sharing not in SHARING:
         raise ValueError(f"sharing must be one of {', '.join(SHARING)}, or a value such as PerUnit(); got {sharing!r}")
     return SHARING[sharing]

@@ -58,8 +58,8 @@ class VariationalDropout(NoisyWeights):
     initial_alpha: float = 0.25
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         object.__setattr__(self, "sharing", resolved(self.sharing))
+        super().__post_init__()
         if self.correlated and isinstance(self.sharing, PerWeight):
             raise ValueError(
                 "correlated=True gives all weights of an input unit the same noise, so they cannot have an alpha each: "

@@ -14,7 +14,7 @@ from credo.core.rng import Stream
 from credo.core.schedules import Geometric
 from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_positive, check_rate
+from credo.methods.checks import check_at_least, check_options, check_positive, check_rate
 from credo.methods.mcmc.density import refuse_running_statistics
 from credo.methods.mcmc.random_walk import Place, Terrain, single, walk
 from credo.model import Batch, Model, Target
@@ -67,6 +67,7 @@ class SimulatedAnnealing(Method):
     scale: float = 0.1
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_at_least("sweeps", self.sweeps, 1)
         check_at_least("moves", self.moves, 1)
         check_positive("temperature", self.temperature)

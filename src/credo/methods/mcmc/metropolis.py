@@ -12,7 +12,7 @@ from torch import Tensor
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Kept, Sampler, Tick
-from credo.methods.checks import check_at_least, check_positive, check_rate
+from credo.methods.checks import check_at_least, check_options, check_positive, check_rate
 from credo.methods.mcmc.density import refuse_running_statistics
 from credo.methods.mcmc.random_walk import Place, Terrain, single, walk
 from credo.model import Batch, Model, Target
@@ -85,6 +85,7 @@ class Metropolis(Sampler):
     spread: bool = True
 
     def __post_init__(self) -> None:
+        check_options(self)
         for name, smallest in (("draws", 1), ("warmup", 0), ("chains", 1), ("thin", 1)):
             check_at_least(name, getattr(self, name), smallest)
         check_rate("acceptance", self.acceptance)

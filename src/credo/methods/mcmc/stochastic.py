@@ -15,7 +15,7 @@ from credo.core.rng import Stream
 from credo.core.schedules import Cyclical
 from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Kept, Sampler, Tick
-from credo.methods.checks import check_at_least, check_positive, check_rate
+from credo.methods.checks import check_at_least, check_options, check_positive, check_rate
 from credo.model import Batch, Model, Target
 from credo.nets.dropout import DropoutChange
 from credo.posteriors import Chains, Posterior
@@ -42,6 +42,7 @@ class RMSPreconditioner:
     floor: float = 1e-2
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_rate("decay", self.decay)
         check_positive("floor", self.floor)
 
@@ -94,6 +95,7 @@ class StochasticSampler(Sampler):
     preconditioner: RMSPreconditioner | None = None
 
     def __post_init__(self) -> None:
+        check_options(self)
         for name in ("epochs", "draws", "chains"):
             check_at_least(name, getattr(self, name), 1)
         check_positive("learning_rate", self.learning_rate)

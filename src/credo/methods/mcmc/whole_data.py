@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from credo.methods.base import Sampler, State, Tick
-from credo.methods.checks import check_at_least
+from credo.methods.checks import check_at_least, check_options
 from credo.methods.mcmc.density import Density, refuse_running_statistics
 from credo.model import Batch, Model, Target
 
@@ -36,6 +36,7 @@ class WholeDataSampler(Sampler, ABC):
     recordable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_options(self)
         for name in ("draws", "chains", "thin"):
             check_at_least(name, getattr(self, name), 1)
         check_at_least("warmup", self.warmup, 0)

@@ -74,8 +74,8 @@ class BayesByBackprop(MeanField):
     annealing: Schedule = Constant()
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         object.__setattr__(self, "estimator", _resolved(self.estimator))
+        super().__post_init__()
 
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
         model, told = super().prepare(model, x)
@@ -122,7 +122,7 @@ def _mean(values: list[Tensor]) -> Tensor:
 def _resolved(estimator: Estimator | str) -> Estimator:
     if isinstance(estimator, Estimator):
         return estimator
-    if estimator not in ESTIMATORS:
+    if not isinstance(estimator, str) or estimator not in ESTIMATORS:
         raise ValueError(
             f"estimator must be one of {', '.join(ESTIMATORS)}, or a value such as Flipout(); got {estimator!r}"
         )

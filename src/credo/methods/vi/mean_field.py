@@ -16,7 +16,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Params, Variables, map_tensors
 from credo.likelihoods import LearnedGaussian
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_positive, unmatched
+from credo.methods.checks import check_at_least, check_options, check_positive, patterns, unmatched
 from credo.methods.vi.factors import uncertain_first
 from credo.methods.vi.rows import Row, keep_memory
 from credo.methods.vi.starts import At, Start, rho_of
@@ -108,6 +108,8 @@ class MeanField(Method):
     bayesian: str | tuple[str, ...] = "*"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "bayesian", patterns("bayesian", self.bayesian))
+        check_options(self, initial_mean="At(0.0)", initial_rho="At(-3.0)")
         check_at_least("epochs", self.epochs, 1)
         check_at_least("samples", self.samples, 1)
         check_positive("learning_rate", self.learning_rate)
@@ -128,8 +130,8 @@ class MeanField(Method):
 
     def uncertain(self, names: Collection[str]) -> list[str]:
         """Those of the names that get a distribution."""
-        patterns = (self.bayesian,) if isinstance(self.bayesian, str) else self.bayesian
-        return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        wished = (self.bayesian,) if isinstance(self.bayesian, str) else self.bayesian
+        return [name for name in names if any(fnmatchcase(name, pattern) for pattern in wished)]
 
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
         names = list(model.network.layout)
@@ -137,8 +139,9 @@ class MeanField(Method):
         idle = unmatched(self.bayesian, names)
         idle = unmatched(idle, _own(model, x)) if idle else []
         if idle or not uncertain:
+            shown = idle[0] if idle else self.bayesian
             raise ValueError(
-                f"bayesian has the pattern {(idle or [self.bayesian])[0]!r}, which matches no parameter of the "
+                f"bayesian has the pattern {shown!r}, which matches no parameter of the "
                 f"network; its parameters are {', '.join(names)}"
             )
         points = [name for name in names if name not in uncertain]

@@ -13,7 +13,7 @@ from credo.core.pareto import Smoothed, pareto_k
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_positive
+from credo.methods.checks import check_at_least, check_options, check_positive
 from credo.methods.mcmc.density import refuse_running_statistics
 from credo.methods.mcmc.random_walk import Terrain, single
 from credo.methods.weighted.importance import weighed_draws, weightless
@@ -85,6 +85,7 @@ class AnnealedImportanceSampling(Method):
     pilots: int = 16
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_at_least("draws", self.draws, 2)
         check_at_least("rungs", self.rungs, 1)
         check_at_least("pilots", self.pilots, 2)

@@ -15,7 +15,7 @@ from credo.core.rng import Stream
 from credo.core.storage import fingerprint
 from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Kept, Sampler, Tick
-from credo.methods.checks import check_at_least
+from credo.methods.checks import check_at_least, check_options
 from credo.methods.mcmc.density import refuse_running_statistics
 from credo.methods.mcmc.random_walk import full_log_likelihood
 from credo.methods.weighted.prior import prior_draws
@@ -92,10 +92,13 @@ class ImportanceSampling(Sampler):
     """Stands for the proposal where methods are compared and recorded."""
 
     def __post_init__(self) -> None:
+        proposal: object = self.proposal
+        if isinstance(proposal, Posterior):
+            _check_density(proposal)
+        check_options(self, proposal="the result of BayesByBackprop")
         check_at_least("draws", self.draws, 1)
         check_at_least("lanes", self.lanes, 1)
         if self.proposal is not None:
-            _check_density(self.proposal)
             object.__setattr__(self, "fingerprint", fingerprint(self.proposal.tensors()))
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.methods.checks import check_at_least, check_rate
+from credo.methods.checks import check_at_least, check_options, check_rate
 from credo.methods.mcmc.random_walk import Place, Terrain, acceptance, walk
 
 JITTER = 0.2
@@ -90,6 +90,7 @@ class RandomWalk(Kernel):
     acceptance: float = 0.234
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_at_least("moves", self.moves, 1)
         check_rate("acceptance", self.acceptance)
 
@@ -120,6 +121,7 @@ class Hamiltonian(Kernel):
     acceptance: float = 0.7
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_at_least("leapfrogs", self.leapfrogs, 1)
         check_rate("acceptance", self.acceptance)
 
