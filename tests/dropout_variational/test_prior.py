@@ -13,7 +13,9 @@ import credo
 from credo import decide, likelihoods
 from credo.diagnostics import trust
 from credo.methods.base import Method
+from credo.methods.dropout.noisy import NoisyWeights
 from credo.posteriors import DiagonalGaussian, Posterior, UnitNoise
+from credo.posteriors.gaussian_prior import LOG_UNIFORM
 
 X = credo.Stream(0).normal(20, 3)
 DATA = (X, X[:, :1])
@@ -40,6 +42,10 @@ def test_neither_kl_nor_trust_falls_back_on_the_prior_that_was_not_used(method: 
     posterior = fitted(method)
     refuses(posterior)
     assert posterior.history[-1]["kl"] > 0  # where the sentence sends people
+
+
+def test_every_form_of_variational_dropout_is_known_by_name() -> None:
+    assert {form.__name__ for form in NoisyWeights.__subclasses__()} == LOG_UNIFORM
 
 
 @pytest.mark.parametrize(
