@@ -132,8 +132,8 @@ def _sure(model: Model, x: Tensor) -> tuple[str, ...]:
     if any(site.rate > 0.0 for site in sites_of(model.network, x)):
         return ()
     return (
-        "a rate of 0 drops nothing, so all draws are one function and there is no epistemic uncertainty at all: give a "
-        "rate above 0, such as 0.1, for error bars",
+        "a rate of 0 drops nothing, so every draw of a network is the same function, with no epistemic uncertainty of "
+        "its own: give a rate above 0, such as 0.1, for error bars",
     )
 
 
