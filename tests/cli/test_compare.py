@@ -24,12 +24,14 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_quick_comparison(command: Command, tmp_path: Path) -> None:
+def test_a_quick_comparison(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     result = command("compare", "moons", "--quick", "--draws", 4, "--methods", "ensemble,map")
     assert result.exit_code == 0, result.output
     for part in ("the judge: HMC", "MAP", "deep ensemble", "not yet", "moons.png"):
         assert part in result.stdout
     assert "moons: the judge, HMC" in result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 80  # the caption is wrapped as the table and its note are
     folder = tmp_path / "runs" / "compare-moons"
     assert {path.name for path in folder.iterdir()} == {
         "moons.png",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import Result
 
 import credo.methods
+from credo.cli import methods
+from credo.cli.main import COMMANDS
 from credo.cli.methods import IN_PYTHON, entries
 from credo.data.sets import FOLDER, available
 from credo.estimators.recipes import RECIPES
@@ -77,7 +81,30 @@ def test_names_that_are_none_and_sets_not_at_hand_get_a_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["fit", "predict", "report", "methods", "data", "demo", "reproduce"])
+def test_methods_are_wrapped_on_a_terminal_and_not_in_a_pipe(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    piped = command("methods").stdout
+    assert max(map(len, piped.splitlines())) > 80
+    monkeypatch.setattr(methods, "answers", lambda: Console(force_terminal=True, color_system=None, width=80))
+    shown = command("methods").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.split() == piped.split()
+    assert "\n           small ones cost little more" in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fills_its_lines(command: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """No line ends early that had room for the next word, and no example is broken."""
+    monkeypatch.setenv("COLUMNS", "80")
+    page = command(name, "--help").stdout.split("\n╭")[0]
+    text = [line.removeprefix(" ").rstrip() for line in page.splitlines()[2:]]
+    for line, after in itertools.pairwise(text):
+        if line and after:
+            assert not line.startswith(" "), f"broken: {line}"
+            assert len(line) + 1 + len(after.split()[0]) > 78, f"ends early: {line}"
+    assert f"    credo {name}" in page
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself_with_an_example(command: Command, name: str) -> None:
     done = command(name, "--help")
     assert done.exit_code == 0

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from credo.cli.contests import contest_of
-from credo.cli.display import answers, plain_warnings, progress, remarks
+from credo.cli.display import answers, plain_warnings, progress, remarks, tell
 from credo.cli.main import INTERRUPTED, complain
 from credo.core.storage import SCHEMA, StorageError, environment, write_folder
 from credo.experiments.base import Figure, Size
@@ -57,6 +57,7 @@ def compare(
     Prints how far each method's predictions are from the judge's, and what it costs; says whether the judge itself has
     converged; draws what each believes. The judge's run is saved as it goes: after Ctrl-C the same command goes on with
     it, and when it is done it is not repeated.
+
     Exit code: 0 done, 1 done and the judge has not converged (with --quick it never has, and that is 0), 2 something in
     the command must change.
 
@@ -152,5 +153,5 @@ def as_data(comparison: Comparison, figure: Figure, seed: int) -> dict[str, Any]
 def _show(console: Console, comparison: Comparison, figure: Figure, folder: Path) -> None:
     console.print(terminal_table(comparison_table(comparison)))
     console.print()
-    console.print(f"{folder / figure.path}: {figure.caption}", markup=False, soft_wrap=True)
-    console.print(f"{folder / SUMMARY} and {folder / COMPARISON} hold all of this.", markup=False, soft_wrap=True)
+    tell(console, f"{folder / figure.path}: {figure.caption}", piped=True)
+    tell(console, f"{folder / SUMMARY} and {folder / COMPARISON} hold all of this.", piped=True)

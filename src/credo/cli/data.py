@@ -25,6 +25,8 @@ app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptio
 def data() -> None:
     """Data sets by name: list them, or write one to a file.
 
+    The list says which are at hand, and how to get the others.
+
     Examples:
 
         credo data list

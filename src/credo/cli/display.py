@@ -1,7 +1,8 @@
-"""What commands share: consoles, the progress of a long job, and warnings as plain lines."""
+"""What commands share: consoles, paragraphs, the progress of a long job, and warnings as plain lines."""
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 from credo.experiments.base import Progress
 
@@ -21,6 +23,42 @@ def answers(quiet: bool = False) -> Console:
 def remarks(quiet: bool = False) -> Console:
     """Where remarks on the way go: the standard error, or nowhere."""
     return Console(stderr=True, quiet=quiet, highlight=False)
+
+
+def tell(console: Console, text: str | Text, hang: int = 0, *, piped: bool = False) -> None:
+    """A paragraph, broken between words at the width of the terminal; one long line where there is none.
+
+    Args:
+        console: where to.
+        text: without line breaks; its indentation stays.
+        hang: spaces before every line but the first.
+        piped: whether to break lines where there is no terminal too, as tables do.
+    """
+    whole = Text(text) if isinstance(text, str) else text
+    place = 0
+    for line in folded(whole.plain, console.width, hang) if console.is_terminal or piped else [whole.plain]:
+        begin = whole.plain.index(line, place)
+        place = begin + len(line)
+        console.print(Text(" " * hang if begin else "") + whole[begin:place], soft_wrap=True)
+
+
+def folded(text: str, width: int, hang: int = 0) -> list[str]:
+    """Lines of at most this width when all but the first are indented; paths and options stay in one piece.
+
+    Example:
+        >>> folded("  use: a first look", 12, hang=7)
+        ['  use: a', 'first', 'look']
+    """
+    space = " " * hang
+    paragraph = textwrap.TextWrapper(
+        width,
+        subsequent_indent=space,
+        expand_tabs=False,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.removeprefix(space) if number else line for number, line in enumerate(paragraph.wrap(text))] or [""]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from credo.cli.display import answers, plain_warnings, progress, remarks
+from credo.cli.display import answers, plain_warnings, progress, remarks, tell
 from credo.cli.main import complain
 from credo.cli.pipeline import Fitted, Found, Order, find_out, train_and_judge
 from credo.core.record import CredoWarning
@@ -52,11 +52,12 @@ def fit(
     ] = "ensemble",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run.")] = Path("run"),
     task: Annotated[
-        Task | None, typer.Option(help="What the target is; found out by its cells when not given.")
+        Task | None,
+        typer.Option(metavar="<task>", help=f"{' or '.join(task.value for task in Task)}; found out when not given."),
     ] = None,
     test: Annotated[float, typer.Option(help="Part of the rows that is held out to judge the result.")] = 0.2,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
-    epochs: Annotated[int | None, typer.Option(min=1, help=EPOCHS, show_default="found out")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, metavar="<int>", help=EPOCHS, show_default="found out")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column not to learn from; may be repeated.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
@@ -75,7 +76,7 @@ def fit(
 
         credo fit houses.csv --target price
 
-        credo fit patients.parquet -t outcome --drop name --drop admission --out patients-run
+        credo fit patients.parquet -t outcome --drop name --out patients-run
 
         credo fit wine.csv -t quality --task classification --json --quiet
     """
@@ -160,17 +161,17 @@ def _say_what_was_found(console: Console, found: Found) -> None:
         f"{len(parts.train):,} rows to learn from, {len(parts.test):,} held out to judge.",
     ]
     for line in lines:
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        tell(console, f"  {line}", hang=2)
 
 
 def _say_the_verdict(console: Console, evaluation: Evaluation, place: Path) -> None:
     console.print()
     for sentence in words.summary(evaluation):
-        console.print(Text(sentence), soft_wrap=True)
+        tell(console, sentence)
     console.print()
     for check in evaluation.checks:
         mark = Text(f"{check.rating:>6}  ", STYLES[check.rating])
-        console.print(mark + Text(check.question, "bold") + Text(f" {check.answer}"), soft_wrap=True)
+        tell(console, mark + Text(check.question, "bold") + Text(f" {check.answer}"), hang=8)
     console.print()
     console.print(words.verdict_line(evaluation), markup=False, soft_wrap=True)
     console.print(f"Report:  {place / REPORT}", markup=False, soft_wrap=True)

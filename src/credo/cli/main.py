@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import inspect
 import os
 import sys
 from importlib.metadata import version
@@ -54,7 +55,10 @@ class Lazy(TyperGroup):
         name, known, rest = super().resolve_command(ctx, args)
         if name is None or known is None:
             return name, known, rest
-        return name, get_command(importlib.import_module(f"credo.cli.{name}").app), rest
+        found = get_command(importlib.import_module(f"credo.cli.{name}").app)
+        for command in (found, *getattr(found, "commands", {}).values()):
+            command.help = flowing(command.help or "")
+        return name, found, rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -73,6 +77,17 @@ class Lazy(TyperGroup):
         except MemoryError:
             complain("this machine has too little memory for that: give fewer rows or columns")
             raise typer.Exit(FAILED) from None
+
+
+def flowing(text: str) -> str:
+    """Help whose paragraphs are broken by the terminal alone; indented lines, which are examples, stay as they are.
+
+    Example:
+        >>> flowing("One\\ntwo.\\n\\n    credo fit")
+        'One two.\\n\\n    credo fit'
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)
 
 
 def complain(text: str) -> None:
@@ -106,6 +121,8 @@ def credo(
     ] = False,
 ) -> None:
     """Neural networks with error bars that can be trusted.
+
+    Every command has a --help of its own, with examples.
 
     Examples:
 

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 import credo.methods
-from credo.cli.display import answers
+from credo.cli.display import answers, tell
 from credo.estimators.recipes import RECIPES
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -157,6 +157,8 @@ def methods(
 ) -> None:
     """What methods there are, what each costs and when to use it.
 
+    The first ones have a short name for `credo fit`; all of them are there in Python.
+
     Example:
 
         credo methods
@@ -176,8 +178,9 @@ def methods(
             Text(entry.name or entry.python, "bold") + Text(f"  credo.{entry.python}" * bool(entry.name), "dim")
         )
         advice = entry.advice
-        for line in (entry.what, f"cost:  {advice.cost}", f"use:   {advice.use}", f"avoid: {advice.avoid}"):
-            console.print(f"    {line}", markup=False, soft_wrap=True)
+        tell(console, f"    {entry.what}", hang=4)
+        for line in (f"cost:  {advice.cost}", f"use:   {advice.use}", f"avoid: {advice.avoid}"):
+            tell(console, f"    {line}", hang=11)
         console.print()
 
 

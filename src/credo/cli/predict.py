@@ -33,9 +33,11 @@ def predict(
     """Predict new rows, with error bars, and flag those that are unlike the training data.
 
     Numbers: mean, stddev, lower, upper, epistemic, aleatoric (variances that add up to stddev squared).
+
     Classes: label, a probability for each class, epistemic, aleatoric (entropies in nats), and abstain, which says that
     the model should not decide this row if at most --risk of its decisions may be wrong (a promise that holds with a
     probability of 90 %, and takes held-out rows: 45 for a risk of 0.05, 230 for 0.01).
+
     Both: unfamiliar (a flag) and unfamiliarity (a score). The flag is set where the score is above 1, that is, where
     the networks disagree more about this row than about 99 in 100 held-out rows (with n < 99 held-out rows, more than
     about any of them, which happens to 1 in n + 1 ordinary rows), and where a cell is infinite, or is missing or cannot

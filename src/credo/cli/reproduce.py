@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from credo.cli.display import answers, plain_warnings, progress, remarks
+from credo.cli.display import answers, plain_warnings, progress, remarks, tell
 from credo.experiments import registry
 from credo.experiments.base import Size, Verdict
 from credo.experiments.runs import OUTCOME, SUMMARY, Run, as_json, claims_table, perform
@@ -35,6 +35,7 @@ def reproduce(
     """Repeat a published experiment, and hold our numbers against its claims.
 
     Prints tables and a verdict on every claim, and writes figures, outcome.json and summary.md to the folder.
+
     Exit code: 0 no claim is refuted, 1 some claim is, 2 something in the command must change.
 
     Examples:
@@ -86,8 +87,8 @@ def _show(console: Console, run: Run, folder: Path) -> None:
         console.print(terminal_table(table, STYLES))
         console.print()
     for figure in run.figures:
-        console.print(f"{folder / figure.path}: {figure.caption}", markup=False, soft_wrap=True)
-    console.print(f"{folder / SUMMARY} and {folder / OUTCOME} hold all of this.", markup=False, soft_wrap=True)
+        tell(console, f"{folder / figure.path}: {figure.caption}", piped=True)
+    tell(console, f"{folder / SUMMARY} and {folder / OUTCOME} hold all of this.", piped=True)
     counts = {v: sum(j.verdict is v for j in run.judged) for v in Verdict}
     told = ", ".join(f"{count} {'agree' if v is Verdict.AGREES else v.value}" for v, count in counts.items() if count)
     console.print(f"{len(run.judged)} claims: {told}. {run.seconds:.0f} seconds.", markup=False)
