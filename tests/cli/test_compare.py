@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from rich.console import Console
 from typer.testing import Result
 
 from credo.cli import compare
+from credo.cli.main import COMMANDS
 from credo.experiments.base import Progress
+from credo.experiments.judge.methods import ENTRIES
 
 Command = Callable[..., Result]
 
@@ -40,6 +43,19 @@ def test_a_quick_comparison(command: Command, tmp_path: Path, monkeypatch: pytes
         "judge-moons-4-0",
     }
     assert "| MAP |" in (folder / "summary.md").read_text()
+
+
+def test_what_is_said_to_be_compared_is_compared(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README names every method of the comparison and no other, and help counts and lists them."""
+    monkeypatch.setenv("COLUMNS", "200")
+    page = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+    count, listed = re.findall(r"`credo compare sine` holds (\w+) methods \(([^)]*)\)", page)[0]
+    assert listed.split(", ") == [entry.label for entry in ENTRIES]
+    assert (count, len(ENTRIES)) == ("ten", 10)
+    told = " ".join(command("compare", "--help").stdout.split())
+    assert "Hold ten methods" in told
+    assert f"Some of {', '.join(entry.name for entry in ENTRIES)}" in told
+    assert "ten methods" in COMMANDS["compare"]
 
 
 def test_json_is_all_there_is_on_the_standard_output(command: Command, tmp_path: Path) -> None:

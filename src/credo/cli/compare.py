@@ -1,4 +1,4 @@
-"""`credo compare`: all methods on one problem, before a judge."""
+"""`credo compare`: methods on one problem, before a judge."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from credo.experiments.threads import one_thread
 from credo.reports.tables import markdown
 from credo.reports.terminal import terminal_table
 
+NAMES = ", ".join(entry.name for entry in ENTRIES)
 COMPARISON, SUMMARY = "comparison.json", "summary.md"
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -38,9 +39,9 @@ def compare(
         ),
     ],
     target: Annotated[str | None, typer.Option("--target", "-t", help="Column to predict, for a file.")] = None,
-    methods: Annotated[str, typer.Option(help="Names with commas between them.", show_default="all")] = ",".join(
-        entry.name for entry in ENTRIES
-    ),
+    methods: Annotated[
+        str, typer.Option(help=f"Some of {NAMES}, with commas between them.", show_default="all of these")
+    ] = NAMES,
     draws: Annotated[
         int | None, typer.Option(help="Draws of each of the judge's four chains.", show_default=str(FULL_DRAWS))
     ] = None,
@@ -52,7 +53,7 @@ def compare(
     json_wanted: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and JSON).")] = False,
 ) -> None:
-    """Hold every method against a judge: a long run of Hamiltonian Monte Carlo on the same model and data.
+    """Hold ten methods against a judge: a long run of Hamiltonian Monte Carlo on the same model and data.
 
     Prints how far each method's predictions are from the judge's, and what it costs; says whether the judge itself has
     converged; draws what each believes. The judge's run is saved as it goes: after Ctrl-C the same command goes on with
@@ -99,7 +100,7 @@ def _compared(
     size = Size.QUICK if quick else Size.FULL
     names = [part.strip() for part in methods.split(",") if part.strip()]
     if not names:
-        raise ValueError(f"--methods names no method: there are {', '.join(entry.name for entry in ENTRIES)}")
+        raise ValueError(f"--methods names no method: there are {NAMES}")
     entries = chosen(names)
     count = draws or (QUICK_DRAWS if quick else FULL_DRAWS)
     contest = contest_of(name, target, seed)

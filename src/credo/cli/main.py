@@ -21,7 +21,7 @@ COMMANDS = {
     "methods": "What methods there are, what each costs and when to use it.",
     "data": "Data sets by name: list them, or write one to a file.",
     "demo": "Fit a real table, predict rows never seen, draw the sine.",
-    "compare": "Hold all methods against a long run of Hamiltonian Monte Carlo, on one problem.",
+    "compare": "Hold ten methods against a long run of Hamiltonian Monte Carlo, on one problem.",
     "reproduce": "Repeat a published experiment, and hold our numbers against its claims.",
 }
 """Every command and its line of help. The command `name` lives in `credo.cli.name`, which has a typer `app`."""
