@@ -45,7 +45,7 @@ def test_without_the_images_nothing_is_measured(tmp_path: Path, monkeypatch: pyt
 def test_settings_are_the_tutorials() -> None:
     table = {row.name: row for row in rows()}
     assert list(table) == [BASE, MC, CONCRETE, VARIATIONAL]
-    assert all((row.method.epochs, row.method.batch_size, row.hidden) == (100, 100, 500) for row in table.values())  # type: ignore[attr-defined]
+    assert all((row.method.epochs, row.method.batch_size, row.hidden) == (200, 100, 500) for row in table.values())  # type: ignore[attr-defined]
     # 1e-4 / 2 |w|^2 per example is l^2 / (2 N) |w|^2 for the plain network, l^2 / (2 N keep) |w|^2 with dropout
     assert table[BASE].prior == credo.priors.Normal((1e-4 * 1000) ** -0.5)
     method = table[MC].method
