@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from credo.core.optimizers import Constant, Cosine
 from credo.likelihoods import Likelihood
 from credo.methods import MAP, BayesByBackprop, Ensemble, MCDropout, Method
-from credo.methods.checks import check_at_least
+from credo.methods.checks import check_at_least, check_options
 from credo.model import Model
 from credo.nets import MLP
 from credo.priors import Normal, Prior
@@ -41,6 +41,7 @@ class Numbers:
     members: int = 5
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_at_least("members", self.members, 1)
         if self.epochs is not None:
             check_at_least("epochs", self.epochs, 1)
