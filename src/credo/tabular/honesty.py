@@ -13,19 +13,23 @@ Z_OF_TWO = 2.2414
 SLIGHT, LARGE = 0.05, 0.15
 """Differences of probabilities that hardly matter, and that make them useless."""
 OUTER, MIDDLE = 0.95, 0.5
-"""Levels of the intervals that are looked at: what is too narrow shows in the tails, what is too wide in the middle."""
+"""Levels of the intervals that are looked at: few rows cannot tell 95 % from 100 %, and what is too wide shows in the
+middle."""
+TAILS = {OUTER: (0.02, 0.005), MIDDLE: (0.0125, 0.0125)}
+"""How often honest intervals of each level are said to hold too few rows, and too many, at most: 5 % in all. Most of it
+is spent on too few in the tails, which is the error that costs."""
 TWICE = 0.82
 """Part of the rows that 50 % intervals hold when they are twice as wide as they should be, for normal errors."""
-TAIL = 0.025
-"""Honest intervals are called too narrow no more often than this, and too wide no more often either."""
+
+NARROW = "More rows or another --method may help."
+WIDE = "More epochs (--epochs) or another --method may help."
 
 
 def covers(outer: float, middle: float, count: int) -> Check:
     """Whether intervals hold as many rows as they say: those of 95 %, and those of 50 %.
 
-    Each count is binomial for honest intervals. Too narrow: the 95 % intervals hold fewer rows than chance explains,
-    at a rate of 2.5 %. Too wide: one of the two holds more, each at half of that rate, for few rows cannot tell 95 %
-    from 100 %. So honest intervals are accused once in twenty times at most.
+    Each count is binomial for honest intervals, which are accused no more than once in twenty times: exact tests on
+    both sides of both counts share that error (`TAILS`).
 
     Args:
         outer: part of the rows inside their 95 % intervals.
@@ -33,26 +37,33 @@ def covers(outer: float, middle: float, count: int) -> Check:
         count: number of rows.
     """
     question = "Are the error bars honest?"
-    narrow = outer < chance_range(OUTER, count, TAIL)[0]
-    wide = any(part > chance_range(level, count, TAIL / 2)[1] for part, level in ((outer, OUTER), (middle, MIDDLE)))
     said = f"the {percent(OUTER)} intervals hold {percent(outer)} of {count:,} held-out rows"
     said += f", and the {percent(MIDDLE)} intervals {percent(middle)}"
-    if narrow and wide:
+    tails, heart = _side(outer, OUTER, count), _side(middle, MIDDLE, count)
+    if tails == heart == 0:
+        return Check(question, Rating.GOOD.value, f"Yes, as far as {count:,} rows can tell: {said}.")
+    rating, kind, advice = _fault(outer, middle, tails, heart)
+    return Check(question, rating.value, f"They are {kind}: {said}. {advice}")
+
+
+def _side(part: float, level: float, count: int) -> int:
+    """-1 for fewer rows than chance explains, 1 for more, else 0."""
+    few, many = TAILS[level]
+    return (part > chance_range(level, count, many)[1]) - (part < chance_range(level, count, few)[0])
+
+
+def _fault(outer: float, middle: float, tails: int, heart: int) -> tuple[Rating, str, str]:
+    """How bad it is, what it is, and what to do."""
+    if tails < 0 < heart:
         advice = "A few errors are far larger than the others: look at these rows."
-        return Check(
-            question, Rating.POOR.value, f"They are too narrow for some rows and too wide for most: {said}. {advice}"
-        )
-    if narrow:
+        return Rating.POOR, "too narrow for some rows and too wide for most", advice
+    if tails < 0:
         near = OUTER - outer <= SLIGHT
-        advice = "More rows or another --method may help."
-        rating = Rating.FAIR if near else Rating.POOR
-        return Check(question, rating.value, f"They are {'a little ' * near}too narrow: {said}. {advice}")
-    if wide:
-        near = middle - MIDDLE <= SLIGHT
-        advice = "More epochs (--epochs) or another --method may help."
-        rating = Rating.POOR if middle > TWICE else Rating.FAIR
-        return Check(question, rating.value, f"They are {'a little ' * near}too wide: {said}. {advice}")
-    return Check(question, Rating.GOOD.value, f"Yes, as far as {count:,} rows can tell: {said}.")
+        return Rating.FAIR if near else Rating.POOR, f"{'a little ' * near}too narrow", NARROW
+    if heart < 0:
+        return Rating.FAIR, "too narrow in the middle", NARROW
+    near = middle - MIDDLE <= SLIGHT
+    return Rating.POOR if middle > TWICE else Rating.FAIR, f"{'a little ' * near}too wide", WIDE
 
 
 def sure_enough(confidence: Tensor, right: Tensor) -> Check:
