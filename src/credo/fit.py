@@ -21,6 +21,7 @@ from credo.core.trees import Params, Variables, map_tensors
 from credo.loop.batches import Source, tensor_source
 from credo.loop.checkpoints import Checkpoint, Checkpoints
 from credo.loop.draws import Collector, InMemory, OnDisk
+from credo.loop.improving import still_improving
 from credo.loop.loaders import LoaderSource
 from credo.loop.progress import Listener, listener
 from credo.loop.response import unresponsive
@@ -105,6 +106,7 @@ def fit(
         posterior = loop.posterior()
     if ending.unfinished is not None:
         warnings.warn(ending.unfinished, CredoWarning, stacklevel=2)
+    better = None if isinstance(method, Sampler) or ending.unfinished else still_improving(ending.history)
     flat = unresponsive(loop.target, method.current(ending.state), *run.source.example)
     record = Record(
         method=recorded,
@@ -117,7 +119,7 @@ def fit(
             *run.notes,
             *posterior.record.notes,
             *ending.notes,
-            *(note for note in (flat, ending.unfinished) if note),
+            *(note for note in (better, flat, ending.unfinished) if note),
         ),
         history=ending.history,
     )
@@ -175,8 +177,8 @@ def _prepare(
     if method.follows_slopes and not model.network.differentiable(variables, x):
         raise ValueError(
             f"the network's outputs have no slope by its weights, and {type(method).__name__} follows slopes: "
-            "something in forward() cuts them, such as detach(), numpy or torch.no_grad(). Use BlackBoxVI, Metropolis or "
-            "SimulatedAnnealing, which need none, or operations of torch throughout"
+            "something in forward() cuts them, such as detach(), numpy or torch.no_grad(). Use BlackBoxVI, Metropolis "
+            "or SimulatedAnnealing, which need none, or operations of torch throughout"
         )
     model, choice = model.with_likelihood_for(y, outputs)
     source.check(partial(model.likelihood.check_targets, outputs=outputs))
