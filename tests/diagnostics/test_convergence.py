@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -97,6 +98,20 @@ def test_one_chain_is_never_enough() -> None:
     assert "run several chains" in found.verdict
 
 
+def test_one_chain_is_told_in_words_and_no_foreign_log_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []  # ArviZ's logger belongs to no tree, so that caplog would not hear it
+    monkeypatch.setattr(logging.Logger, "handle", lambda self, record: heard.append(record.getMessage()))
+    told = slope(normal(20, 1), {"log_likelihood": normal(20, 1, name="told")})
+    found = convergence(told, X)
+    for words in (found.verdict, str(found), *told.notes):
+        assert "R-hat needs several chains and there are at least" in words
+        assert "nan" not in words
+    assert bool(found.r_hat.isnan().all())
+    assert heard == []
+    logging.Logger("apart").warning("the twin that speaks")
+    assert heard == ["the twin that speaks"]
+
+
 def test_a_chain_that_does_not_move_is_named() -> None:
     values = normal(300, 3)
     values[:, 1] = 0.3
@@ -151,6 +166,21 @@ def test_divergences_and_slow_energy_are_told() -> None:
     quick = convergence(slope(normal(500, 4), {"energy": normal(500, 4, name="energy")}), X)
     assert min(quick.bfmi) == pytest.approx(2.0, abs=0.3)  # Var(E_t - E_(t-1)) / Var(E) of independent energies is 2
     assert quick.converged
+
+
+def test_it_prints_in_a_few_lines() -> None:
+    diverging = torch.zeros(500, 4)
+    diverging[3, 1] = 1.0
+    found = convergence(slope(normal(500, 4), {"diverging": diverging}), X.repeat(50, 1))
+    verdict, chains, r_hat, draws, divergences = str(found).splitlines()
+    assert verdict == found.verdict
+    assert chains.split() == ["chains", "4,", "500", "draws", "each"]
+    assert f"{found.worst_r_hat:.3f}" in r_hat
+    assert f"{found.effective_draws:.0f}, enough from 400 on" in draws
+    assert "1 of 2000 trajectories" in divergences
+    assert repr(found).startswith("Convergence(chains=4, length=500, worst_r_hat=1.0")
+    assert len(repr(found)) < 120
+    assert len(str(convergence(slope(normal(3, 2)), X)).splitlines()) == 2  # there is no number to show
 
 
 def permuted(chains: Chains) -> Chains:

@@ -40,7 +40,8 @@ class Convergence:
     E[y | x, w] and, where the noise is learnt, the D of Std[y | x, w] after them: V values.
 
     Attributes:
-        r_hat: rank-normalised R-hat, (B, V); NaN where all draws have the same value, so that nothing can disagree.
+        r_hat: rank-normalised R-hat, (B, V); NaN where all draws have the same value, so that nothing can disagree, and
+            everywhere for a single chain.
         ess_bulk: effective number of draws in the bulk, (B, V).
         ess_tail: that in the tails, (B, V).
         mcse: standard error of the mean over draws by Monte Carlo, (B, V).
@@ -66,6 +67,23 @@ class Convergence:
     bfmi: tuple[float, ...] = ()
     still: tuple[int, ...] = ()
     broken: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"Convergence(chains={self.chains}, length={self.length}, worst_r_hat={self.worst_r_hat:.3f}, "
+            f"effective_draws={self.effective_draws:.0f}, divergences={self.divergences})"
+        )
+
+    def __str__(self) -> str:
+        """The verdict, and below it the numbers at the worst input."""
+        lines = [self.verdict, f"  chains           {self.chains}, {self.length} draws each"]
+        if not math.isnan(self.worst_r_hat):
+            lines.append(f"  worst R-hat      {self.worst_r_hat:.3f}, good below {R_HAT}")
+        if not math.isnan(self.effective_draws):
+            lines.append(f"  effective draws  {self.effective_draws:.0f}, enough from {self.wanted_draws} on")
+        if self.divergences:
+            lines.append(f"  divergences      {self.divergences} of {self.chains * self.length} trajectories")
+        return "\n".join(lines)
 
     @property
     def worst_r_hat(self) -> float:
@@ -116,9 +134,8 @@ class Convergence:
         """A sentence for a person: converged, not yet, how many more draws."""
         if self.unknown is not None:
             return f"nothing can be told: {self.unknown}"
-        facts = (
-            f"R-hat is at most {self.worst_r_hat:.3f} and there are at least {self.effective_draws:.0f} effective draws"
-        )
+        agreement = f"R-hat is at most {self.worst_r_hat:.3f}" if self.chains > 1 else "R-hat needs several chains"
+        facts = f"{agreement} and there are at least {self.effective_draws:.0f} effective draws"
         return f"converged: {facts}" if self.converged else f"not yet: {facts}; {self._joined()}"
 
     def _joined(self) -> str:
@@ -158,7 +175,8 @@ def _named(chains: Sequence[int]) -> str:
 def measures(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """R-hat, both effective numbers of draws and the standard error, (4, B, V), of values (C, T, B, V), by ArviZ.
 
-    NaN where all draws have the same value, where one is not finite, and everywhere if there are too few.
+    NaN where all draws have the same value, where one is not finite, and everywhere if there are too few; R-hat is NaN
+    for a single chain.
     """
     arviz, found = optional("arviz", "mcmc"), np.full((4, *values.shape[2:]), np.nan)
     if values.shape[1] < FEW:
@@ -174,7 +192,7 @@ def _of_one(arviz: Any, values: NDArray[np.float64]) -> tuple[float, float, floa
     """The four measures of one number per draw, (C, T)."""
     with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still have no variance to divide by
         return (
-            float(arviz.rhat(values, method="rank")),
+            float(arviz.rhat(values, method="rank")) if len(values) > 1 else math.nan,  # for one chain ArviZ would log
             float(arviz.ess(values, method="bulk")),
             float(arviz.ess(values, method="tail", prob=TAILS)),
             float(arviz.mcse(values, method="mean")),
