@@ -60,8 +60,26 @@ def test_bad_input_is_told():
         metrics.accuracy([[0.5, 0.5]], [0, 1])
     with pytest.raises(ValueError, match="they must agree"):
         metrics.accuracy([0, 1], [0, 1, 1])
-    with pytest.raises(ValueError, match="fractions or NaN"):
+    with pytest.raises(ValueError, match="y holds fractions"):
         metrics.accuracy([[0.5, 0.5]], [0.5])
     numbers = predictive(likelihoods.Gaussian(), torch.zeros(1, 3, 1), {}, torch.zeros(1))
     with pytest.raises(TypeError, match="over classes"):
         metrics.accuracy(numbers, [0, 0, 0])
+
+
+OF_CLASSES = [metrics.accuracy, metrics.brier, metrics.log_likelihood, metrics.expected_calibration_error]
+
+
+@pytest.mark.parametrize("metric", OF_CLASSES, ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_classes_that_are_not_finite_are_refused(metric, bad):
+    probs = [[0.6, 0.4], [0.3, 0.7]]
+    metric(probs, [0.0, 1.0])
+    with pytest.raises(ValueError, match="y has NaN or infinite values"):
+        metric(probs, [0.0, bad])
+
+
+def test_class_numbers_are_compared_with_finite_ones_only():
+    assert metrics.accuracy([0, 1, 1], [0.0, 1.0, 0.0]) == 2 / 3
+    with pytest.raises(ValueError, match="y has NaN or infinite values"):
+        metrics.accuracy([0, 1, 1], [0.0, 1.0, np.nan])

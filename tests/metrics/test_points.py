@@ -96,6 +96,9 @@ def test_bad_input_is_told():
         metrics.mae([], [])
     with pytest.raises(ValueError, match="between 0 and 1"):
         metrics.coverage(prediction, y, 95)
+    with pytest.raises(TypeError, match="level must be a number between 0 and 1, got a Tensor"):
+        metrics.sharpness(prediction, y)  # type: ignore[arg-type]
+    assert metrics.sharpness(prediction, np.float32(0.5)) > 0
     with pytest.raises(ValueError, match="lower has shape"):
         metrics.sharpness(([0.0], [1.0, 2.0]))
     with pytest.raises(TypeError, match="cannot be read as numbers"):
@@ -103,3 +106,26 @@ def test_bad_input_is_told():
     classes: Predictive = predictive(likelihoods.Categorical(), torch.zeros(1, 3, 2), {}, torch.zeros(1))
     with pytest.raises(TypeError, match="over numbers"):
         metrics.coverage(classes, [0, 1, 1])
+
+
+OF_NUMBERS = [
+    metrics.rmse,
+    metrics.mae,
+    metrics.log_likelihood,
+    metrics.coverage,
+    metrics.crps,
+    metrics.pointwise_crps,
+    metrics.pit,
+    metrics.coverage_curve,
+    metrics.risk_coverage,
+]
+
+
+@pytest.mark.parametrize("metric", OF_NUMBERS, ids=lambda metric: metric.__name__)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_targets_that_are_not_finite_are_refused(metric, bad):
+    prediction, y = mixture()
+    metric(prediction, y)
+    y[3] = bad
+    with pytest.raises(ValueError, match=r"y has NaN or infinite values \(1, the first in row 3\)"):
+        metric(prediction, y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 
 from credo.core.arrays import tensor
-from credo.metrics.inputs import ArrayLike, classes_like, probabilities
+from credo.metrics.inputs import ArrayLike, classes_like, labels_like, probabilities
 from credo.predictive import Predictive
 
 
@@ -20,10 +20,8 @@ def accuracy(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
     if not isinstance(prediction, Predictive):
         given = tensor(prediction, "prediction")
         if not given.is_floating_point():
-            labels, observed = given.reshape(-1), tensor(y, "y").reshape(-1).to(given.device)
-            if labels.shape != observed.shape or len(labels) == 0:
-                raise ValueError(f"y has {len(observed)} classes and the prediction {len(labels)}: they must agree")
-            return float((labels == observed).double().mean())
+            labels = given.reshape(-1)
+            return float((labels == labels_like(y, labels)).double().mean())
     probs = probabilities(prediction)
     return float((probs.argmax(1) == classes_like(y, probs)).double().mean())
 

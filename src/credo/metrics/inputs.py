@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from credo.core.arrays import tensor
 from credo.likelihoods import Bernoulli
+from credo.likelihoods.base import check_finite
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 
 ArrayLike = Any
@@ -32,12 +34,13 @@ def points_and_targets(prediction: Predictive | ArrayLike, y: ArrayLike) -> tupl
 
 
 def targets_like(y: ArrayLike, points: Tensor) -> Tensor:
-    """What was observed, in the shape (B, D) and on the device of the prediction."""
+    """What was observed, finite, in the shape (B, D) and on the device of the prediction."""
     targets = columns(y, "y").to(points.device)
     if targets.shape != points.shape:
         raise ValueError(
             f"y has shape {tuple(targets.shape)} and the prediction {tuple(points.shape)}: they must agree"
         )
+    check_finite(targets)
     return targets
 
 
@@ -68,18 +71,24 @@ def probabilities(prediction: Predictive | ArrayLike) -> Tensor:
 
 def classes_like(y: ArrayLike, probs: Tensor) -> Tensor:
     """The observed class numbers, (B,), for probabilities (B, K)."""
-    classes = tensor(y, "y").detach().to(probs.device).reshape(-1)
-    if len(classes) != len(probs):
-        raise ValueError(f"y has {len(classes)} classes and the prediction {len(probs)} rows: they must agree")
-    if classes.is_floating_point() and not bool((classes == classes.round()).all()):
-        raise ValueError("y holds fractions or NaN: it must hold class numbers 0, 1, 2, ...")
-    classes = classes.long()
+    classes = labels_like(y, probs)
     if int(classes.min()) < 0 or int(classes.max()) >= probs.shape[1]:
         raise ValueError(
             f"y holds class numbers from {int(classes.min())} to {int(classes.max())}, and the prediction has "
             f"{probs.shape[1]} classes: they must be 0 to {probs.shape[1] - 1}"
         )
     return classes
+
+
+def labels_like(y: ArrayLike, rows: Tensor) -> Tensor:
+    """The observed whole numbers, (B,), one for each of B rows and on their device."""
+    labels = tensor(y, "y").to(rows.device).reshape(-1)
+    if len(labels) != len(rows) or len(rows) == 0:
+        raise ValueError(f"y has {len(labels)} classes and the prediction {len(rows)} rows: they must agree")
+    check_finite(labels)
+    if labels.is_floating_point() and not bool((labels == labels.round()).all()):
+        raise ValueError("y holds fractions: it must hold class numbers 0, 1, 2, ...")
+    return labels.long()
 
 
 def scores(values: ArrayLike, name: str) -> Tensor:
@@ -94,8 +103,10 @@ def scores(values: ArrayLike, name: str) -> Tensor:
     return result
 
 
-def check_level(level: float) -> None:
-    if not 0.0 < level < 1.0:
+def check_level(level: object) -> None:
+    if not isinstance(level, Real):
+        raise TypeError(f"level must be a number between 0 and 1, got a {type(level).__name__}")
+    if not 0.0 < float(level) < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
 
 
