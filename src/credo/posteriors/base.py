@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from credo.core.arrays import tensor
 from credo.core.record import Record
@@ -80,7 +81,7 @@ class Posterior(ABC):
         """
         if rows is not None and rows < 1:
             raise ValueError(f"rows must be at least 1, got {rows}")
-        functions, inputs = self.draw(draws, seed), tensor(x, "x")
+        functions, inputs = self.draw(draws, seed), _array(x)
         outputs = self.model.outputs(self.point(), self.inputs(inputs[:1]))
         size = rows or max(1, BATCH_ENTRIES // (len(functions) * outputs))
         for start in range(0, len(inputs), size):
@@ -89,7 +90,7 @@ class Posterior(ABC):
 
     def inputs(self, x: Any) -> Tensor:
         """Inputs as the network takes them, checked."""
-        values = tensor(x, "x")
+        values = _array(x)
         if values.ndim < 1 or len(values) == 0:
             raise ValueError(f"x has shape {tuple(values.shape)}: there is no example in it")
         if values.is_floating_point():
@@ -129,3 +130,14 @@ class Posterior(ABC):
     def save(self, folder: str | Path) -> Path:
         """Write the posterior to a folder of JSON and safetensors; `credo.load` reads it back."""
         return write_posterior(Path(folder), type(self).__name__, self.model, self.tensors(), self.record)
+
+
+def _array(x: Any) -> Tensor:
+    """Inputs as a tensor; who gives batches is told how to go through them."""
+    if isinstance(x, DataLoader | Dataset | Iterator):
+        raise TypeError(
+            f"x is a {type(x).__name__}, and predictions take a tensor or an array: loop over the batches of a "
+            "DataLoader, as in `for inputs, targets in loader: posterior.predict(inputs)`; for one large tensor there "
+            "is posterior.predict_batches"
+        )
+    return tensor(x, "x")
