@@ -122,3 +122,21 @@ def test_wishes_that_make_no_sense_get_a_sentence(
 ) -> None:
     done = command("predict", tables / "y-run", new, *wish)
     assert (done.exit_code, "between 0 and 1" in done.stderr) == (2, True)
+
+
+def test_codes_are_read_as_they_were_in_training(command: Command, tmp_path: Path, table: pd.DataFrame) -> None:
+    """A code keeps its zeros in a table of its own, and is no quantity: the answers hang on it."""
+    codes = ["01003", "02139", "10001", "90210"] * 30
+    price = 3.0 * pd.Series(codes).isin(["01003", "90210"]) + 0.1 * table["x"]
+    frame = pd.DataFrame({"x": table["x"], "zip": codes, "price": price})
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    done = command("fit", tmp_path / "houses.csv", "-t", "price", "--out", tmp_path / "run", "--epochs", 100)
+    assert "column 'zip': some of its numbers begin with 0, so they are codes" in " ".join(done.stdout.split())
+    for code, expected in (("01003", 3.0), ("02139", 0.0), ("10001", 0.0), ("90210", 3.0)):
+        (tmp_path / "new.csv").write_text(f"x,zip\n0.0,{code}\n")
+        done = command("predict", tmp_path / "run", tmp_path / "new.csv", "--json", "-q")
+        assert abs(json.loads(done.stdout)[0]["mean"] - expected) < 0.5  # a network of 120 rows, far from 1.5
+    (tmp_path / "new.csv").write_text("x,zip\n0.0,00501\n0.0,1003\n")
+    done = command("predict", tmp_path / "run", tmp_path / "new.csv")
+    assert "never seen in training: '00501', '1003'" in done.stderr
+    assert "2 unlike the training data (rows 1, 2)" in done.stderr

@@ -34,6 +34,11 @@ NUMBERS = np.random.default_rng(0).normal(size=ROWS)
         (NUMBERS > 0, Kind.CATEGORICAL),
         (["a", "b", "c"] * 20, Kind.CATEGORICAL),
         (["a", None] * 30, Kind.CATEGORICAL),
+        (["01003", "90210", None] * 20, Kind.CATEGORICAL),
+        (["01003", "90210", "unknown"] * 20, Kind.CATEGORICAL),
+        ([f"{i:05d}" for i in range(ROWS)], Kind.IDENTIFIER),
+        (["0", "10", "0.5"] * 20, Kind.NUMERIC),
+        (["01", "10", "0.5"] * 20, Kind.NUMERIC),
         ([3.0, None] * 30, Kind.CATEGORICAL),
         (pd.date_range("2020-01-01", periods=ROWS), Kind.DATE),
         (pd.date_range("2020-01-01", periods=ROWS, tz="Europe/Oslo"), Kind.DATE),
@@ -121,7 +126,7 @@ def test_a_class_with_one_row_is_left_out_and_told():
     labels[10] = "rare"
     problem = pose(table(x=NUMBERS, y=labels), "y")
     assert "rare" not in set(problem.frame["y"])
-    assert any("1 class(es) of 'y' have one row only" in note and "'rare'" in note for note in problem.notes)
+    assert any("1 class of 'y' has one row only" in note and "'rare'" in note for note in problem.notes)
 
 
 def test_what_is_left_out_is_told():
@@ -164,3 +169,22 @@ def test_wishes_that_cannot_be_met():
         pose(table(rooms=words, y=NUMBERS), "y", kinds={"rooms2": Kind.NUMERIC})
     with pytest.raises(DataError, match="60 classes"):
         pose(table(x=NUMBERS, y=NUMBERS), "y", task=Task.CLASSIFICATION)
+
+
+def test_codes_are_told_and_asked_for_as_classes():
+    codes = ["01003", "90210", "00501"] * 20
+    told = pose(table(zip=codes, y=NUMBERS), "y")
+    assert any(note.startswith("column 'zip': some of its numbers begin with 0") for note in told.notes)
+    assert pose(table(x=NUMBERS, y=codes), "y").task is Task.CLASSIFICATION
+    assert pose(table(x=NUMBERS, y=codes), "y", task=Task.REGRESSION).task is Task.REGRESSION
+
+
+def test_ambiguous_dates_get_advice_that_can_be_followed():
+    ambiguous = [f"{1 + i % 12:02d}/{1 + i % 9:02d}/2021" for i in range(ROWS)]
+    assert column_of(series(ambiguous)).why.endswith("write them as 2021-03-02")
+
+
+def test_several_rare_classes_are_told_in_the_plural():
+    problem = pose(table(x=NUMBERS, y=["a"] * 29 + ["b"] * 29 + ["c", "d"]), "y")
+    told = "2 classes of 'y' have one row only, too few to learn, and are left out: 'c', 'd'"
+    assert told in problem.notes

@@ -127,3 +127,39 @@ def test_no_file(tmp_path):
         read_table(tmp_path / "nothing.csv")
     with pytest.raises(DataError, match="is a folder"):
         read_table(tmp_path)
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_codes_keep_their_zeros(tmp_path, separator):
+    rows = ["zip,size,part", "01003,10,00.5", ' 90210,0,"1"', "?,7,2"]
+    frame = read_table(write(tmp_path, "\n".join(row.replace(",", separator) for row in rows))).frame
+    assert frame["zip"].tolist()[:2] == ["01003", "90210"]
+    assert frame["zip"].isna().tolist() == [False, False, True]
+    assert (frame["size"].tolist(), frame["part"].tolist()) == ([10, 0, 7], [0.5, 1.0, 2.0])
+
+
+def test_a_column_that_is_no_code_after_all_is_read_as_ever(tmp_path):
+    """Numbers with decimals among them are quantities, in the notation of the file."""
+    frame = read_table(write(tmp_path, "a;b\n01;x\n2,5;y\n-3,25;z\n")).frame
+    assert frame["a"].tolist() == [1.0, 2.5, -3.25]
+    assert read_table(write(tmp_path, "a,b\n01,1\nx,2\n")).frame["a"].tolist() == ["01", "x"]
+
+
+@pytest.mark.parametrize("header", ["\nzip,b", "zip ,b", '"zip",b', "zip,zip", ",zip"])
+def test_codes_under_strange_headers(tmp_path, header):
+    frame = read_table(write(tmp_path, f"{header}\n01003,02\n90210,03\n")).frame
+    assert len(frame) == 2
+    assert "01003" in frame["zip"].tolist() or "02" in frame["zip"].tolist()
+
+
+def test_codes_beside_names_of_rows(tmp_path):
+    frame = read_table(write(tmp_path, "a,zip\nr1,1,01003\nr2,3,90210\n")).frame
+    assert frame["zip"].tolist() == ["01003", "90210"]
+    assert frame["a"].tolist() == [1, 3]
+
+
+def test_known_codes_stay_text_wherever_their_zeros_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "HEAD", 64)
+    path = write(tmp_path, "zip,x\n" + "90210,1\n" * 500 + "01003,2\n")
+    assert read_table(path).frame["zip"].iloc[-1] == 1003
+    assert read_table(path, codes=["zip", "not there"]).frame["zip"].iloc[-1] == "01003"

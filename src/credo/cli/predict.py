@@ -57,7 +57,7 @@ def predict(
     _refuse_to_overwrite(out, table)
     opened = open_run(run)
     with plain_warnings(told):
-        rows = read_table(table)
+        rows = read_table(table, opened.encoder.codes)
         found = opened.answer(rows.frame, level=level, risk=risk)
     frame = _joined(rows.frame, found.frame) if with_inputs else found.frame
     write(out, _text(frame, json_wanted).encode())
@@ -90,7 +90,7 @@ def _say(console: Console, frame: pd.DataFrame, out: Path) -> None:
         parts.append("none can be flagged as unfamiliar, since the model is a single network")
     elif len(strange):
         shown = ", ".join(map(str, strange[:10])) + (" ..." if len(strange) > 10 else "")
-        parts.append(f"{len(strange):,} unlike the training data (row {shown})")
+        parts.append(f"{len(strange):,} unlike the training data (row{'s' * (len(strange) != 1)} {shown})")
     else:
         parts.append("none unlike the training data")
     if "abstain" in frame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from credo.data.codes import PADDED
 from credo.data.errors import DataError
 from credo.data.problem import Column, Kind
 from credo.data.values import Floats, Series, days, infinities, numbers, words
@@ -156,6 +158,11 @@ class CategoryColumn(InputColumn):
         none = np.zeros(len(cells), dtype=bool)
         block = self._block([*values, other], absent, none, none)
         return block if self.others else replace(block, strange=block.strange | (other > 0))
+
+    @property
+    def codes(self) -> bool:
+        """Whether categories are numbers that begin with 0, which a file must not be read without."""
+        return any(re.fullmatch(PADDED, word) for word in self.categories)
 
     def unseen(self, series: Series) -> tuple[str, ...]:
         """Words without a feature of their own."""

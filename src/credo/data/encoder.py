@@ -140,6 +140,11 @@ class Encoder:
         """Names of the F inputs of the network."""
         return tuple(name for column in self.inputs for name in column.features)
 
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Names of the columns that hold codes such as 01003, for `read_table`."""
+        return tuple(column.name for column in self.inputs if isinstance(column, CategoryColumn) and column.codes)
+
     def encode(self, frame: pd.DataFrame) -> Encoded:
         """Rows with the columns of the training table, in any order, with or without the target.
 

@@ -11,6 +11,7 @@ from enum import Enum
 import numpy as np
 import pandas as pd
 
+from credo.data.codes import is_code
 from credo.data.errors import DataError
 from credo.data.reading import Table
 from credo.data.task import Task
@@ -155,6 +156,8 @@ def column_of(series: Series, wish: Kind | None = None) -> Column:
         return Column(name, Kind.CATEGORICAL, missing, distinct)
     if is_date(series):
         return Column(name, Kind.DATE, missing, distinct, NATIVE)
+    if is_code(series):
+        return _of_codes(series, missing, distinct)
     why = _identifier(series, distinct, missing)
     if why:
         return Column(name, Kind.IDENTIFIER, missing, distinct, why=why)
@@ -207,6 +210,15 @@ def _mean_words(series: Series) -> float:
     return float(series.dropna().astype(str).str.split().str.len().mean())
 
 
+def _of_codes(series: Series, missing: int, distinct: int) -> Column:
+    name, present = str(series.name), len(series) - missing
+    if present >= FEW and distinct > present // 2:
+        why = "its cells are codes (numbers that begin with 0), and nearly all are different"
+        return Column(name, Kind.IDENTIFIER, missing, distinct, why=why)
+    why = "some of its numbers begin with 0, so they are codes and no quantities"
+    return Column(name, Kind.CATEGORICAL, missing, distinct, why=why)
+
+
 def _of_text(series: Series, missing: int, distinct: int) -> Column:
     name, present = str(series.name), len(series) - missing
     readable = int(np.isfinite(numbers(series)).sum())
@@ -217,7 +229,7 @@ def _of_text(series: Series, missing: int, distinct: int) -> Column:
     dates = date_layout(series)
     if dates is not None:
         layout, ambiguous = dates
-        why = "dates are read with the month first; give its kind and ISO dates if the day comes first" * ambiguous
+        why = "dates are read with the month first; if the day comes first, write them as 2021-03-02" * ambiguous
         return Column(name, Kind.DATE, missing, distinct, layout, why)
     if present >= FEW and distinct > present // 2:
         if _mean_words(series) >= 3.0:
@@ -266,6 +278,8 @@ def _task_of(series: Series) -> tuple[Task, str]:
     name, distinct = str(series.name), int(series.nunique())
     if is_date(series):
         raise DataError(f"column {name!r} holds dates: turn it into a number (days since a date, say) to predict it")
+    if is_code(series):
+        return Task.CLASSIFICATION, f"{name!r} holds codes (some of its numbers begin with 0)"
     values = numbers(series)
     present = int(series.notna().sum())
     if is_flag(series) or np.isfinite(values).sum() < 0.9 * present or not np.isfinite(values).any():
@@ -286,7 +300,9 @@ def _without_rare_classes(series: Series, known: np.ndarray, target: str) -> tup
     if len(rare) == 0 or len(rare) > len(names) // 2:
         return known, []
     shown = ", ".join(map(repr, rare[:5].tolist())) + (" ..." if len(rare) > 5 else "")
-    note = f"{len(rare)} class(es) of {target!r} have one row only, too few to learn, and are left out: {shown}"
+    one = len(rare) == 1
+    which, has, are = ("1 class", "has", "is") if one else (f"{len(rare)} classes", "have", "are")
+    note = f"{which} of {target!r} {has} one row only, too few to learn, and {are} left out: {shown}"
     return known & ~np.isin(labels.astype(str), rare), [note]
 
 

@@ -8,6 +8,7 @@ import gzip
 import io
 import re
 from collections import Counter
+from collections.abc import Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +17,7 @@ from typing import IO, Any
 
 import pandas as pd
 
+from credo.data.codes import padded_columns, unless_codes
 from credo.data.errors import DataError
 
 HEAD = 2**20
@@ -42,11 +44,14 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def read_table(path: str | Path) -> Table:
+def read_table(path: str | Path, codes: Collection[str] = ()) -> Table:
     """Read a CSV file (any of the usual separators and encodings, gzipped or not) or a Parquet file, once.
+
+    Columns of whole numbers some of which begin with 0 (01003, in the first megabyte) are codes, and stay text.
 
     Args:
         path: of the file; a pipe will do for CSV.
+        codes: names of columns that are known to hold codes.
 
     Raises:
         DataError: if the file is missing, empty, not a table or damaged.
@@ -61,7 +66,7 @@ def read_table(path: str | Path) -> Table:
                 unpacked = io.BufferedReader(gzip.GzipFile(fileobj=stream))
                 head = unpacked.read(HEAD)
                 stream = _Again(head, unpacked)
-            return _read_text(stream, head, str(path))
+            return _read_text(stream, head, str(path), codes)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: check the name of the file") from None
     except IsADirectoryError:
@@ -94,7 +99,7 @@ class _Chain(io.RawIOBase):
         return 0
 
 
-def _read_text(stream: IO[bytes], head: bytes, source: str) -> Table:
+def _read_text(stream: IO[bytes], head: bytes, source: str, codes: Collection[str]) -> Table:
     _refuse_other_formats(head, source)
     notes: list[str] = []
     encoding = _encoding(head)
@@ -109,7 +114,7 @@ def _read_text(stream: IO[bytes], head: bytes, source: str) -> Table:
     strays = _STRAYS.set([0])
     try:
         text = io.TextIOWrapper(stream, encoding=encoding, errors=ON_STRAY, newline="")
-        frame = _parse(text, layout, source)
+        frame = _parse(text, layout, source, padded_columns(beginning, layout.separator), codes)
         if _STRAYS.get()[0]:
             notes.append(f"{source} has bytes that are not UTF-8: they were read as Windows-1252")
     finally:
@@ -203,9 +208,11 @@ def _decimal(separator: str, rows: list[list[str]]) -> str:
     return "," if commas > points else "."
 
 
-def _parse(text: IO[str], layout: _Layout, source: str) -> pd.DataFrame:
+def _parse(
+    text: IO[str], layout: _Layout, source: str, padded: Collection[str], codes: Collection[str]
+) -> pd.DataFrame:
     try:
-        return pd.read_csv(
+        frame = pd.read_csv(
             text,
             sep=layout.separator,
             decimal=layout.decimal,
@@ -213,6 +220,7 @@ def _parse(text: IO[str], layout: _Layout, source: str) -> pd.DataFrame:
             na_values=list(MISSING),
             skipinitialspace=True,
             low_memory=False,
+            dtype=dict.fromkeys((*padded, *codes), str),
         )
     except pd.errors.EmptyDataError:
         raise DataError(f"{source} is empty: it needs a line of column names and rows below it") from None
@@ -225,6 +233,9 @@ def _parse(text: IO[str], layout: _Layout, source: str) -> pd.DataFrame:
                 f"separator {layout.separator!r} must stand in quotes"
             ) from None
         raise DataError(f"{source} cannot be read as a table ({error}): is a quotation mark left open?") from None
+    for name in frame.columns.intersection(list(set(padded) - set(codes))):
+        frame[name] = unless_codes(frame[name], layout.decimal)
+    return frame
 
 
 def _header_notes(header: tuple[str, ...], source: str) -> list[str]:

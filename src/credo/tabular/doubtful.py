@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from credo.data.codes import is_code
 from credo.data.values import is_flag, is_number, numbers, words
 from credo.tabular.evaluation import Doubtful
 
@@ -58,7 +59,7 @@ def unusual_cells(cells: pd.Series, trained: pd.Series) -> NDArray[np.bool_]:
         cells: to be judged, (n,).
         trained: of the same column, (N,).
     """
-    if (is_number(trained) or _mostly_numbers(trained)) and not is_flag(trained):
+    if (is_number(trained) or _mostly_numbers(trained)) and not (is_flag(trained) or is_code(trained)):
         return _at_the_rim(numbers(cells), numbers(trained))
     counts = pd.Series(words(trained)).value_counts(dropna=False, normalize=True)
     frequency = pd.Series(words(cells)).map(lambda word: counts.get(word, 0.0))
