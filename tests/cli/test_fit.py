@@ -143,6 +143,62 @@ def test_an_existing_run_is_kept_unless_forced(command: Command, file: Path) -> 
     assert command(*arguments, "--force").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--seed", "5"), "was begun with --seed 0, and now it is 5"),
+        (("--epochs", "7"), "was begun with --epochs 2, and now it is 7"),
+        (("--drop", "x"), "was begun without --drop, and now it is x"),
+        (("--target", "x"), "was begun with --target y, and now it is x"),
+        (("--method", "vi"), "was begun with --method ensemble, and now it is vi"),
+    ],
+)
+def test_a_training_is_gone_on_with_as_it_was_begun(
+    command: Command, file: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], words: str
+) -> None:
+    begun = ("fit", file, "--target", "y", "--epochs", "2", "-q")
+    half_done(command, begun, monkeypatch)
+    file.rename("moved.csv")  # the table is not read first
+    done = command(*begun, *more, "--resume")
+    assert (done.exit_code, f"training of run {words}" in done.stderr) == (2, True)
+    Path("moved.csv").rename(file)
+    assert command(*begun, "--resume").exit_code == 0
+    assert not Path("run.training").exists()
+
+
+def half_done(command: Command, arguments: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train, and be interrupted before the run is written."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("credo.cli.fit.write_fitted", stop)
+        assert command(*arguments).exit_code == 130
+    assert Path("run.training").is_dir()
+
+
+def test_a_training_that_saved_nothing_leaves_nothing(
+    command: Command, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    arguments = ("fit", file, "-t", "y", "--epochs", "2", "-q")
+    with monkeypatch.context() as patch:
+        patch.setattr("credo.cli.fit.train_and_judge", stop)
+        done = command(*arguments)
+    assert (done.exit_code, "--resume" in done.stderr) == (130, False)
+    assert not Path("run.training").exists()
+    assert command(*arguments, "--resume").exit_code == 2
+    assert command(*arguments).exit_code == 0
+
+
+def test_one_column_is_one_column(command: Command, file: Path) -> None:
+    said = command("fit", file, "-t", "y", "--epochs", "2", "--drop", "kind", "--drop", "z").stdout
+    assert "'y' is predicted from 1 column: 1 numeric." in said
+
+
 def test_a_parquet_file_and_a_gzipped_one_are_read(command: Command, file: Path, table: pd.DataFrame) -> None:
     pytest.importorskip("pyarrow")
     table.to_parquet("table.parquet")

@@ -19,6 +19,7 @@ from rich.text import Text
 from credo.cli.display import answers, plain_warnings, progress, remarks, tell
 from credo.cli.main import complain
 from credo.cli.pipeline import Fitted, Found, Order, find_out, train_and_judge
+from credo.cli.unfinished import check_order, has_begun, keep_order, training_place
 from credo.core.record import CredoWarning
 from credo.core.storage import StorageError
 from credo.data.task import Task
@@ -84,10 +85,12 @@ def fit(
     told, said = remarks(quiet), answers(quiet or json_wanted)
     check_place(out, force=force)
     training = training_place(out, resume=resume, force=force)
+    check_order(training, order, out)
     found = find_out(order)
     _say_what_was_found(said, found)
     # networks of this size spend more time on handing work to threads than on the work
     with plain_warnings(told), progress(told) as bar, one_thread(), _ended_by_ctrl_c(training):
+        keep_order(training, order)
         fitted = train_and_judge(found, _listener(bar.say), training)
         bar.say("writing the report")
         place = _write(out, fitted)
@@ -98,25 +101,6 @@ def fit(
     _leave(fitted, place, out)
 
 
-def training_place(out: Path, *, resume: bool, force: bool) -> Path:
-    """The folder beside the run's own in which its training is saved until it is over.
-
-    Raises:
-        StorageError: if there is a training that did not end, and no word on what to do with it, or the reverse.
-    """
-    place = out.resolve().with_name(f"{out.resolve().name}.training")
-    if not place.exists():
-        if resume:
-            raise StorageError(f"there is no training to go on with: {place} is not there; leave --resume out")
-    elif force and not resume:
-        shutil.rmtree(place)
-    elif not resume:
-        raise StorageError(
-            f"{place} holds a training that did not end: go on with it by --resume, or begin anew with --force"
-        )
-    return place
-
-
 @contextmanager
 def _ended_by_ctrl_c(training: Path) -> Iterator[None]:
     """Let Ctrl-C in training end the command; the loop alone would keep what there is and go on to the next look."""
@@ -125,9 +109,12 @@ def _ended_by_ctrl_c(training: Path) -> Iterator[None]:
         try:
             yield
         except (CredoWarning, KeyboardInterrupt):
-            if training.exists():
+            if has_begun(training):
                 complain("what was learnt so far is kept: the same command with --resume goes on with it")
             raise KeyboardInterrupt from None
+        finally:
+            if not has_begun(training):
+                shutil.rmtree(training, ignore_errors=True)
 
 
 def _listener(say: Callable[[str, float | None], None]) -> Callable[[Look], None]:
@@ -153,7 +140,7 @@ def _say_what_was_found(console: Console, found: Found) -> None:
     missing = sum(column.missing for column in problem.columns if column.used)
     console.print(Text(f"{found.table.source}: {len(found.table.frame):,} rows", "bold"), soft_wrap=True)
     lines = [
-        f"{problem.target!r} is predicted from {sum(kinds.values())} columns: {counted}.",
+        f"{problem.target!r} is predicted from {kinds.total()} column{'s' * (kinds.total() != 1)}: {counted}.",
         *(f"{note}." for note in problem.notes),
         f"{missing:,} cells are missing; they are filled, and the network is told."
         if missing
