@@ -61,6 +61,20 @@ def test_a_data_set_becomes_a_table(command: Command, tmp_path: Path, monkeypatc
     assert command("data", "get", "diabetes", "-o", "-").stdout.startswith("age,sex,bmi")
 
 
+def test_a_file_of_the_users_own_is_kept_unless_forced(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place, more in (("wine.csv", ()), ("mine.csv", ("--out", "mine.csv"))):
+        Path(place).write_text("my own\n")
+        done = command("data", "get", "wine", *more)
+        assert (done.exit_code, place in done.stderr, "--force" in done.stderr) == (2, True, True)
+        assert Path(place).read_text() == "my own\n"
+        assert command("data", "get", "wine", *more, "--force").exit_code == 0
+        assert len(pd.read_csv(place)) == 178
+        assert command("data", "get", "wine", *more).exit_code == 0, "the same file again harms nobody"
+
+
 def test_images_become_arrays(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not any(line.name == "notmnist" and line.ready for line in available()):
         pytest.skip(f"{FOLDER} does not name a folder with notmnist")

@@ -14,6 +14,7 @@ import typer
 
 from credo.cli.display import answers
 from credo.cli.files import STDOUT, write
+from credo.core.storage import StorageError
 from credo.data.sets import DataSet, available, load
 from credo.reports.tables import Table
 from credo.reports.terminal import terminal_table
@@ -62,17 +63,29 @@ def get(
         Path | None,
         typer.Option("--out", "-o", help="File to write; - for the standard output.", show_default="NAME.csv"),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file of that name.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Write a data set to a file: tables as CSV, images as npz."""
     found = load(name)
     images = found.x.ndim > 2
     place = out or Path(f"{name}.{'npz' if images else 'csv'}")
-    write(place, _images(found) if images else as_frame(found).to_csv(index=False).encode())
+    content = _images(found) if images else as_frame(found).to_csv(index=False).encode()
+    if not force:
+        _check_place(place, content)
+    write(place, content)
     if place != STDOUT:
         told = f"{len(found.x):,} rows written to {place}."
         advice = "" if images else f" Next: credo fit {place} --target {found.target}"
         answers(quiet).print(told + advice, markup=False, soft_wrap=True)
+
+
+def _check_place(place: Path, content: bytes) -> None:
+    # the same file once more harms nobody, so that a line of commands can be given again
+    if place != STDOUT and place.is_file() and place.read_bytes() != content:
+        raise StorageError(
+            f"{place} is there already, with other content: choose another --out, or replace it with --force"
+        )
 
 
 def as_frame(found: DataSet) -> pd.DataFrame:
