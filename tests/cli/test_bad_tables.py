@@ -124,7 +124,7 @@ def test_nan_and_infinity_are_missing_cells(command: Command, table: pd.DataFram
 def test_a_class_with_one_example_is_left_out_and_told(command: Command, table: pd.DataFrame) -> None:
     table = table.drop(columns="y").rename(columns={"kind": "y"})
     table.loc[3, "y"] = "singular"
-    assert "are left out: 'singular'" in learnt(command, table)
+    assert "is left out: 'singular'" in learnt(command, table)
     assert open_run("run").evaluation.classes == ("high", "low")
 
 

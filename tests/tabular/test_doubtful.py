@@ -29,6 +29,14 @@ def test_flags_are_words() -> None:
     assert unusual_cells(pd.Series([True, False]), flags).tolist() == [False, True]
 
 
+def test_codes_are_words() -> None:
+    """The smallest and the largest code lie at no rim; as quantities they would."""
+    codes = pd.Series(["01003"] + ["50000"] * 150 + ["50001"] * 150 + ["90210"] * 4)
+    judged = pd.Series(["01003", "50000", "70000", "90210"])
+    assert unusual_cells(judged, codes).tolist() == [True, False, True, False]
+    assert unusual_cells(judged, pd.to_numeric(codes)).tolist() != [True, False, True, False]
+
+
 def test_cells_as_a_person_reads_them() -> None:
     shown = [cell_of(v) for v in (1.0, 0.123456, 7, "a", None, np.nan, pd.NaT, pd.NA, True, np.float64(2.5))]
     assert shown == ["1.0", "0.1235", "7", "a", "missing", "missing", "missing", "missing", "True", "2.5"]
