@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 
 import credo
 from credo import likelihoods, nets
+from credo.core.optimizers import Schedule
 from credo.loop.interrupts import Interrupts
 
 Script = Callable[..., dict[str, Any]]
@@ -57,6 +59,24 @@ def test_in_a_thread_a_run_is_the_same_and_signals_are_left_alone() -> None:
     assert signal.getsignal(signal.SIGINT) is before
     here = credo.fit(MODEL, (X, Y), method).tensors()
     assert all(torch.equal(here[name], t) for name, t in results[0].tensors().items())
+
+
+@dataclass(frozen=True)
+class PressedAtTheEnd(Schedule):
+    """Somebody presses Ctrl-C while the last of four steps is made."""
+
+    def factor(self, fraction: float) -> float:
+        if fraction == 0.75:
+            signal.raise_signal(signal.SIGINT)
+        return 1.0
+
+
+def test_a_ctrl_c_in_the_last_step_is_told_for_whoever_has_more_to_do() -> None:
+    method = credo.MAP(epochs=4, batch_size=None, schedule=PressedAtTheEnd())
+    with pytest.warns(credo.CredoWarning, match="interrupted in the last step"):
+        posterior = credo.fit(MODEL, (X, Y), method)
+    assert posterior.notes == ("interrupted in the last step: the run is whole",)
+    assert posterior.record.finished
 
 
 def test_the_handler_is_put_back_when_a_step_fails() -> None:

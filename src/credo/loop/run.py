@@ -121,6 +121,9 @@ class Loop:
                 self._advance(next(batches))
                 why = self._reason_to_stop(looking=look(), interrupted=interrupts.requested)
                 self._save(now=why is not None or self.step == self.total)
+        if interrupts.requested and why is None:  # too late to stop this run, but whoever made it may have more to do
+            self.notes.append("interrupted in the last step: the run is whole")
+            warnings.warn(self.notes[-1], CredoWarning, stacklevel=3)
         self._tell(last=True)
         why = self._divergence() or why
         return Ending(self.state, self.seconds, tuple(self.history.rows()), why, tuple(self.notes))
