@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from credo.core.trees import Layout, Params, Variables
-from credo.methods.dropout.log_uniform import LogUniform, Polynomial, Sigmoid
+from credo.methods.dropout.log_uniform import Polynomial, Sigmoid
 from credo.methods.dropout.sharing import PerLayer, Sharing
 from credo.methods.vi.layers import Affine, Layer, Perturbation
 from credo.methods.vi.local import LocalReparameterization, local_outputs
@@ -124,42 +124,51 @@ class WeightNoise(Noise, ABC):
 
 
 @dataclass(frozen=True)
-class RelativeNoise(WeightNoise, ABC):
-    """w = theta (1 + sqrt(alpha) noise), with log alpha at most 0: beyond 1 the cubic is no divergence any more."""
+class AlphaNoise(Noise, ABC):
+    """Written in log alpha, which is at most 0: beyond an alpha of 1 the cubic is no divergence any more."""
 
     sharing: Sharing = PerLayer()
     prior: Polynomial = Polynomial()
 
-    def first(self, weight: Tensor, initial: float) -> Tensor:
-        return _shared(weight, self.sharing, initial)
+    @abstractmethod
+    def times(self, weight: Tensor, level: Tensor) -> int:
+        """How many noises share an alpha."""
 
-    def variance(self, weight: Tensor, level: Tensor) -> Tensor:
-        return weight.square().mul_(level.exp())
+    def first(self, weight: Tensor, initial: float) -> Tensor:
+        shape = (len(weight), *self.sharing.shape(tuple(weight.shape[1:])))
+        return torch.full(shape, math.log(initial), dtype=weight.dtype, device=weight.device)
 
     def log_alpha(self, weight: Tensor, level: Tensor) -> Tensor:
         return level
 
     def kl(self, weight: Tensor, level: Tensor) -> Tensor:
-        return _counted(self.prior, level, self._times(weight, level))
+        return self.prior.kl(level).flatten(1).sum(1) * self.times(weight, level)
+
+    def confine(self, level: Tensor) -> None:
+        level.clamp_(max=0.0)
+
+
+@dataclass(frozen=True)
+class RelativeNoise(AlphaNoise, WeightNoise, ABC):
+    """w = theta (1 + sqrt(alpha) noise)."""
+
+    def times(self, weight: Tensor, level: Tensor) -> int:
+        return weight[0].numel() // level[0].numel()
+
+    def variance(self, weight: Tensor, level: Tensor) -> Tensor:
+        return weight.square().mul_(level.exp())
 
     def slopes(
         self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
     ) -> tuple[Tensor, Tensor]:
         alpha = level.exp()
-        own = self.prior.slope_at(alpha).mul_(share * self._times(weight, level))
+        own = self.prior.slope_at(alpha).mul_(share * self.times(weight, level))
         by_level = own.add_((spread * by_spread).sum_to_size(level.shape))
         return self.passed_on(weight, alpha, by_weight, by_spread), by_level
 
     @abstractmethod
     def passed_on(self, weight: Tensor, alpha: Tensor, by_weight: Tensor, by_spread: Tensor) -> Tensor:
         """The slope by the weights where the spread moves with them; that by the spread is used up."""
-
-    def _times(self, weight: Tensor, level: Tensor) -> int:
-        """How many weights share an alpha."""
-        return weight[0].numel() // level[0].numel()
-
-    def confine(self, level: Tensor) -> None:
-        level.clamp_(max=0.0)
 
 
 @dataclass(frozen=True)
@@ -247,14 +256,12 @@ class _OnInputs(Perturbation):
 
 
 @dataclass(frozen=True)
-class Correlated(Noise):
+class Correlated(AlphaNoise):
     """w_oi = theta_oi s_i, s_i = 1 + sqrt(alpha_i) noise_i: one noise for all the weights that leave an input unit.
 
     The log-uniform prior is that of the s_i, so the divergence counts units, not weights.
     """
 
-    sharing: Sharing = PerLayer()
-    prior: LogUniform = Polynomial()
     perturbation = _OnInputs()
 
     def remarks(self, layers: Sequence[Layer], layout: Layout) -> tuple[str, ...]:
@@ -270,9 +277,6 @@ class Correlated(Noise):
             )
         return ()
 
-    def first(self, weight: Tensor, initial: float) -> Tensor:
-        return _shared(weight, self.sharing, initial)
-
     def spread(self, weight: Tensor, level: Tensor) -> Tensor:
         return level.mul(0.5).exp_()
 
@@ -282,38 +286,17 @@ class Correlated(Noise):
     def draw(self, weight: Tensor, spread: Tensor, level: Tensor, noise: Tensor) -> Tensor:
         return torch.addcmul(weight, weight * spread, units(noise))
 
-    def log_alpha(self, weight: Tensor, level: Tensor) -> Tensor:
-        return level
-
-    def kl(self, weight: Tensor, level: Tensor) -> Tensor:
-        return _counted(self.prior, level, self._times(weight, level))
-
     def slopes(
         self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        own = self.prior.slope(level).mul_(share * self._times(weight, level))
+        own = self.prior.slope(level).mul_(share * self.times(weight, level))
         return by_weight, own.addcmul_(by_spread, spread, value=0.5)
 
-    def _times(self, weight: Tensor, level: Tensor) -> int:
-        """How many units share an alpha."""
+    def times(self, weight: Tensor, level: Tensor) -> int:
         return weight.shape[2] // level[0].numel()
-
-    def confine(self, level: Tensor) -> None:
-        level.clamp_(max=0.0)
 
     def posterior(self, model: Model, mean: Variables, level: Params) -> Posterior:
         return UnitNoise(model, mean, {name: self.spread(mean.params[name], values) for name, values in level.items()})
-
-
-def _shared(weight: Tensor, sharing: Sharing, alpha: float) -> Tensor:
-    """log alpha in the shape in which it is shared."""
-    shape = (len(weight), *sharing.shape(tuple(weight.shape[1:])))
-    return torch.full(shape, math.log(alpha), dtype=weight.dtype, device=weight.device)
-
-
-def _counted(prior: LogUniform, log_alpha: Tensor, times: int) -> Tensor:
-    """The divergence of each member, (M,): each alpha counts for as many noises as it is shared by."""
-    return prior.kl(log_alpha).flatten(1).sum(1) * times
 
 
 def listed(names: Sequence[str]) -> str:
