@@ -21,7 +21,7 @@ def still_improving(history: Sequence[Mapping[str, float]]) -> str | None:
 
     Example:
         >>> still_improving([{"log_likelihood": float(i)} for i in range(50)]).split(";")[1]
-        ' give it more epochs, or a larger learning_rate'
+        ' train longer, or with larger steps'
         >>> still_improving([{"log_likelihood": -1.0}] * 50) is None
         True
     """
@@ -35,7 +35,7 @@ def still_improving(history: Sequence[Mapping[str, float]]) -> str | None:
         return None
     return (
         f"still getting better when it ended: the log likelihood per example was rising by {rise:.2g} in each tenth of "
-        "the run; give it more epochs, or a larger learning_rate"
+        "the run; train longer, or with larger steps"
     )
 
 
