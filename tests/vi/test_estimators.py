@@ -20,7 +20,8 @@ from torch.func import functional_call, jacrev
 import credo
 from credo import likelihoods, priors
 from credo.core.trees import Params, Variables
-from credo.methods.vi import Estimator, Flipout, LocalReparameterization, Reparameterization
+from credo.methods.base import Tick
+from credo.methods.vi import BayesByBackprop, Estimator, Flipout, LocalReparameterization, Reparameterization
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Affine
 
@@ -256,20 +257,30 @@ class Hidden(nn.Module):
         return self.stack(x)
 
 
-@pytest.mark.parametrize("estimator", [LocalReparameterization(), Flipout()], ids=["local", "flipout"])
-def test_a_dense_stack_that_is_run_straight_gives_the_numbers_of_one_that_is_watched(estimator: Estimator) -> None:
-    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2, bias=False)).double()
-    batch = credo.Batch(credo.Stream(1).normal(6, 4, dtype=torch.float64), torch.zeros(6))
-    found = []
+ACTIVATIONS = (nn.ReLU(), nn.Tanh(), nn.ELU(inplace=True), nn.Identity())
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize("bayesian", ["*", "2.*"], ids=["all", "last"])
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize("estimator", ["local", "flipout"])
+def test_a_walk_through_a_dense_stack_gives_the_slopes_of_its_graph(
+    estimator: str, samples: int, bayesian: str, activation: nn.Module
+) -> None:
+    stack = nn.Sequential(nn.Linear(4, 5), activation, nn.Linear(5, 2)).double()
+    x = credo.Stream(1).normal(6, 4, dtype=torch.float64)
+    batch, found = credo.Batch(x, x[:, :2]), []
+    method = BayesByBackprop(estimator=estimator, samples=samples, bayesian=bayesian.replace("2", "*2"))
     for net, seen in ((stack, True), (Hidden(stack), False)):
-        target = credo.Target(credo.Model(net, Probe()), 6)
+        target = credo.Target(credo.Model(net, likelihoods.LearnedGaussian()), 6)
         network = target.model.network
         assert (network.dense(network.given(), batch.x) is not None) is seen
-        mean = network.given()
-        q = Factors.of(mean, {name: torch.zeros_like(w) for name, w in mean.params.items()})
-        outputs, _ = estimator.log_likelihood(target, q, batch, credo.Stream(2))
-        found.append((outputs.detach(), torch.autograd.grad(outputs.square().sum(), list(q.mean.values()))))
-    torch.testing.assert_close(*found)
+        params = {**network.given().params, "likelihood.log_scale": torch.zeros(1, 2, dtype=torch.float64)}
+        state = method.init(target, Variables(params), credo.Stream(3))
+        found.append(method.gradient(target, state, batch, Tick(0, 1, credo.Stream(2))))
+    for ours, graph in ((found[0].mean, found[1].mean), (found[0].rho, found[1].rho)):
+        torch.testing.assert_close(ours.values, graph.values)
+    torch.testing.assert_close(found[0].info, found[1].info)
 
 
 def test_dropout_masks_and_noise_of_layers_do_not_mix() -> None:

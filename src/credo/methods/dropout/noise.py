@@ -14,7 +14,7 @@ from credo.core.trees import Layout, Params, Variables
 from credo.methods.dropout.log_uniform import Polynomial, Sigmoid
 from credo.methods.dropout.sharing import PerLayer, Sharing
 from credo.methods.vi.layers import Affine, Layer, Perturbation
-from credo.methods.vi.local import LocalReparameterization, local_outputs
+from credo.methods.vi.local import LocalReparameterization, OutputNoise
 from credo.model import Model
 from credo.posteriors import DiagonalGaussian, Posterior
 from credo.posteriors.unit_noise import UnitNoise, units
@@ -179,12 +179,12 @@ class Multiplicative(RelativeNoise):
         return torch.addcmul(by_weight, by_spread.mul_(weight), alpha, value=2.0)
 
 
-class _Scaled(Perturbation):
+class _Scaled(OutputNoise):
     """Draws the outputs where alpha is the same for all weights of an input: it multiplies x^2 instead of theta^2."""
 
-    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
+    def given(self, own: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         noise, squares, alpha = own
-        return local_outputs(affine, x, weight, bias, noise, squares, factor=alpha)
+        return noise, squares, None, alpha
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from credo.core.trees import Params
-from credo.nets.dense import Activation, DenseStack, _Linear
+from credo.nets.dense import Activation, DenseStack, Linear
 
 Backward = Callable[[Tensor, Tensor], Tensor]
 
@@ -37,7 +37,7 @@ _ACTIVATIONS: Mapping[type, tuple[Activation, Backward]] = {
 class _Step:
     """A linear layer, and the activation that follows it, if one does."""
 
-    linear: _Linear
+    linear: Linear
     activation: tuple[Activation, Backward] | None
 
 
@@ -68,13 +68,13 @@ class DenseSlopes:
                 trail.append(hidden)
         return hidden, trail
 
-    def _linear(self, layer: _Linear, params: Params, hidden: Tensor) -> Tensor:
+    def _linear(self, layer: Linear, params: Params, hidden: Tensor) -> Tensor:
         weight = params[layer.weight]  # (C, width, inputs)
         if layer.bias is None:
             return torch.bmm(weight, hidden)
         return torch.baddbmm(params[layer.bias].unsqueeze(2), weight, hidden)
 
-    def _first(self, layer: _Linear, params: Params) -> Tensor:
+    def _first(self, layer: Linear, params: Params) -> Tensor:
         chains, width, inputs = params[layer.weight].shape
         rows = params[layer.weight].reshape(chains * width, inputs)
         if layer.bias is None:
@@ -108,7 +108,7 @@ def dense_slopes(stack: DenseStack | None, x: Tensor) -> DenseSlopes | None:
         return None
     steps: list[_Step] = []
     for layer in stack.layers:
-        if isinstance(layer, _Linear):
+        if isinstance(layer, Linear):
             steps.append(_Step(layer, None))
         elif isinstance(layer, nn.Module):
             pair = _ACTIVATIONS.get(type(layer))

@@ -11,7 +11,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.methods.vi.estimators import Estimator
 from credo.methods.vi.factors import Drawn, Factors
-from credo.methods.vi.layers import Layer, Perturbation, find_layers, perturbed_outputs
+from credo.methods.vi.layers import Layer, Perturbation, find_layers, perturbed_outputs, walkable
 from credo.model import Batch, Target, likelihood_params
 from credo.nets.dropout import draw_masks
 from credo.nets.network import Network
@@ -36,13 +36,24 @@ class ByLayer(Estimator, Perturbation):
         layers = _uncertain(find_layers(network, q.centre, x), q.uncertain)
         covered = {name for layer in layers for name in layer.names}
         rest = q.draw((name for name in q.uncertain if name not in covered), noise.child("weights"))
-        own, deviations = self.bring(layers, q, batch.examples, noise.child("layers"))
-        sites = network.trace(q.centre, x).sites
-        members, device = q.centre.members, q.centre.device
-        masks = draw_masks(sites, noise.child("network", "dropout"), members, batch.examples, network.dtype, device)
-        variables = Variables({**q.mean, **rest}, q.buffers)
-        outputs = perturbed_outputs(network, layers, self, own, variables, batch, target.plan, masks)
-        each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(variables.params))
+        stack = None if network.layout.keys() & rest else walkable(network, self, q.centre, x)
+        q.without_graph = stack is not None
+        brought, deviations = self.bring(layers, q, batch.examples, noise.child("layers"))
+        if stack is not None:
+            by_name = {layer.weight: own for layer, own in zip(layers, brought, strict=True)}
+            outputs = q.walked(stack, self, by_name, x, deviates=bool(deviations))
+        else:
+            masks = draw_masks(
+                network.trace(q.centre, x).sites,
+                noise.child("network", "dropout"),
+                q.centre.members,
+                batch.examples,
+                network.dtype,
+                q.centre.device,
+            )
+            variables = Variables({**q.mean, **rest}, q.buffers)
+            outputs = perturbed_outputs(network, layers, self, brought, variables, batch, target.plan, masks)
+        each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params({**q.own, **rest}))
         return each, Drawn(rest, deviations)
 
     def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def attraction(target: Target, q: Factors, drawn: Sequence[Drawn], noise: Stream
     """
     layout, likelihood = target.layout, target.model.likelihood
     pull, expected = _of_weights(target, q, drawn, noise, [name for name in layout if of_points or name in q.uncertain])
-    own = [name for name in q.mean if name not in layout]
+    own = [name for name in q.names if name not in layout]
     if own:
         needed = [name for name in own if name in q.uncertain]
         whole = [_completed(q, needed, known, noise.child("own", s)) for s, known in enumerate(drawn)]

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from credo.core.rng import Stream
@@ -15,10 +17,11 @@ from credo.core.trees import Params
 from credo.methods.vi.by_layer import Brought, ByLayer
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Affine, Layer
+from credo.nets.walk import Passed, Rule, Sink
 
 
 @dataclass(frozen=True)
-class Flipout(ByLayer):
+class Flipout(ByLayer, Rule):
     """Decorrelates the examples of a batch at the cost of a second pass through each layer.
 
     h = affine(x; mean) + s * affine(r * x; delta),   delta = scale * noise,   r, s = random signs of inputs and outputs
@@ -37,13 +40,33 @@ class Flipout(ByLayer):
         delta = q.deviate((name for layer in layers for name in layer.names), noise.child("weights"))
         lanes = (q.centre.members, examples)
         shapes = [(*lanes, *layer.per_channel(shape)) for layer in layers for shape in (layer.inputs, layer.outputs)]
-        signs = iter(random_signs(shapes, next(iter(q.mean.values())), noise.child("signs")))
+        signs = iter(random_signs(shapes, next(iter(q.centre.params.values())), noise.child("signs")))
         return [[next(signs), next(signs), *(delta[name] for name in layer.names)] for layer in layers], delta
 
     def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
         incoming, outgoing, of_weight, *of_bias = own
         perturbed = affine(x * incoming, of_weight, of_bias[0] if of_bias else None)
         return torch.addcmul(affine(x, weight, bias), perturbed, outgoing)
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> tuple[Tensor, Any]:
+        incoming, outgoing, of_weight, *of_bias = own
+        flipped = x * incoming
+        perturbed = F.linear(flipped, of_weight, of_bias[0] if of_bias else None)
+        return F.linear(x, weight, bias).addcmul_(perturbed, outgoing), flipped
+
+    def backward(
+        self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool
+    ) -> Tensor:
+        (incoming, outgoing, of_weight, *of_bias), flipped = passed.own, passed.kept
+        returned, found = slopes * outgoing, slopes
+        if by_input:
+            found = (slopes @ passed.weight).addcmul_(returned @ of_weight, incoming)
+        by_params.product(passed.layer.weight, slopes, passed.x)
+        by_params.total(passed.layer.bias, slopes)
+        by_brought.product(passed.layer.weight, returned, flipped)
+        if of_bias:
+            by_brought.total(passed.layer.bias, returned)
+        return found
 
 
 def random_signs(shapes: Sequence[tuple[int, ...]], like: Tensor, noise: Stream) -> list[Tensor]:

@@ -23,12 +23,13 @@ from torch.overrides import TorchFunctionMode
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.model import Batch
+from credo.nets.dense import DenseStack
 from credo.nets.dropout import Masked, draw_masks
 from credo.nets.network import Network
 from credo.nets.plan import Plan
+from credo.nets.walk import Rule
 
 _SPATIAL = {F.linear: 0, F.conv1d: 1, F.conv2d: 2, F.conv3d: 3}
-_LINEAR = partial(F.linear)
 _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 
 Affine = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -120,6 +121,12 @@ class Perturbed(TorchFunctionMode):
         return self.dropout.__torch_function__(func, types, args, kwargs)
 
 
+def walkable(network: Network, perturbation: Perturbation, variables: Variables, x: Tensor) -> DenseStack | None:
+    """The network as a stack that this perturbation can walk through without a graph; None where it needs one."""
+    one = isinstance(perturbation, Rule) and variables.members == 1
+    return network.dense(variables, x) if one else None
+
+
 def perturbed_outputs(
     network: Network,
     layers: Sequence[Layer],
@@ -143,15 +150,6 @@ def perturbed_outputs(
         masks: of the network's own dropout.
     """
     x = batch.x[0] if batch.own else batch.x
-    stack = network.dense(variables, x) if variables.members == 1 else None
-    if stack is not None:  # no need to watch for the calls of a network that is known to make no others
-        own = {layer.weight: [t.squeeze(0) for t in tensors] for layer, tensors in zip(layers, brought, strict=True)}
-
-        def linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-            return perturbation(_LINEAR, x, weight, bias, own[name]) if name in own else F.linear(x, weight, bias)
-
-        one = {name: t.squeeze(0) for tree in (variables.params, variables.buffers) for name, t in tree.items()}
-        return stack.straight(one, x, linear).unsqueeze(0)
     rates = [site.rate for site in network.trace(variables, x).sites]
 
     def around(params: Params, flat: Sequence[Tensor]) -> Perturbed:

@@ -164,7 +164,7 @@ class MeanField(Method):
         rate = tick.value(lambda now: self.learning_rate * self.schedule.factor(now.fraction))
         with torch.no_grad():
             self.optimizer.update(_rows(state), [gradient.mean.values, gradient.rho.values], state.optimizer, rate)
-        return replace(state, memory=gradient.memory), gradient.info
+        return (replace(state, memory=gradient.memory) if gradient.memory else state), gradient.info
 
     def current(self, state: VariationalState) -> Variables:
         return state.mean

@@ -20,7 +20,7 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 """Names and shapes, (M, *shape) each, in the order in which they lie in memory."""
 
 BLOCK = 2**16
-"""Random numbers from which on they come from several streams on a CPU."""
+"""Random numbers that make a stream of their own on a CPU worth while: it costs as much as some thousand of them."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,27 @@ class Row:
         parts = torch.split(self.values, sizes(self.shapes))
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes, parts, strict=True)}
 
+    @cached_property
+    def views(self) -> Params:
+        """The same, made once; not for a graph."""
+        return self.with_values(self.values.detach()).tree()
+
+    @cached_property
+    def single(self) -> Params:
+        """The tensors of a row of one member, without the axis for members; not for a graph."""
+        parts = torch.split(self.values.detach(), sizes(self.shapes))
+        return {name: part.view(shape[1:]) for (name, shape), part in zip(self.shapes, parts, strict=True)}
+
+    def spare(self, name: str) -> Row:
+        """A row like this one that lives as long as it does, for what a step needs and the next one overwrites."""
+        if name not in self._spares:
+            self._spares[name] = self.with_values(torch.empty_like(self.values, requires_grad=False))
+        return self._spares[name]
+
+    @cached_property
+    def _spares(self) -> dict[str, Row]:
+        return {}
+
     def chosen(self, names: tuple[str, ...]) -> Row:
         """Some of the tensors, in another order if need be; the row itself if they are all of them."""
         if names == tuple(name for name, _ in self.shapes):
@@ -74,7 +95,7 @@ class Leaves:
     """
 
     def __init__(self, row: Row) -> None:
-        self.row = row.with_values(row.values.detach())
+        self.row = row.with_values(row.values.detach()) if row.values.requires_grad else row
         self._leaves: list[Tensor] = []
         self._spans: list[slice] = []
 
@@ -134,7 +155,9 @@ def standard_normal(like: Tensor, noise: Stream) -> Tensor:
     if like.device.type != "cpu":
         return noise.normal(len(like), dtype=like.dtype, device=like.device)
     drawn = torch.empty_like(like, requires_grad=False)
-    blocks = drawn.chunk(_streams(len(like)))
+    if len(like) < 4 * BLOCK:
+        return drawn.normal_(generator=noise.generator())
+    blocks = drawn.chunk(4)
 
     def fill(i: int) -> None:
         blocks[i].normal_(generator=noise.child(i).generator())
@@ -143,13 +166,8 @@ def standard_normal(like: Tensor, noise: Stream) -> Tensor:
     return drawn
 
 
-def _streams(count: int) -> int:
-    """Into how many streams so many numbers are cut: a stream costs as much as some thousand numbers."""
-    return 4 if count >= 4 * BLOCK else 2 if count >= BLOCK else 1
-
-
 def _side_by_side(task: Callable[[int], None], count: int) -> None:
-    helpers = min(torch.get_num_threads(), count) - 1 if count > 2 else 0
+    helpers = min(torch.get_num_threads(), count) - 1
     remaining = iter(range(count))
 
     def work() -> None:
