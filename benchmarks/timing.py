@@ -24,6 +24,28 @@ def best_of(tasks: Mapping[str, Callable[[], int]], repeats: int = 7) -> dict[st
     return best
 
 
+def per_step(runs: Mapping[str, Callable[[int], None]], short: int, long: int, repeats: int) -> dict[str, float]:
+    """Seconds that one more step takes: the best long run less the best short one, over the steps between them.
+
+    Processor time is taken, so call it with one thread: other programs on the machine disturb it little.
+
+    Args:
+        runs: by name; each makes as many steps as it is told.
+        short: steps of the short run.
+        long: of the long one.
+        repeats: how often each is timed, one after the other.
+    """
+    best = {(name, steps): float("inf") for name in runs for steps in (short, long)}
+    for run in runs.values():
+        run(short)
+    for _ in range(repeats):
+        for name, steps in best:
+            begin = time.process_time()
+            runs[name](steps)
+            best[name, steps] = min(best[name, steps], time.process_time() - begin)
+    return {name: (best[name, long] - best[name, short]) / (long - short) for name in runs}
+
+
 def row(what: str, ours: float, theirs: float, promise: float | None) -> str:
     """One line of the table: a ratio beside what was promised for it, if anything was."""
     ratio = ours / theirs

@@ -2,13 +2,13 @@
 
 A step of a net 784-400-400-10 on batches of 128, by each estimator, against a plain deterministic step of the same net
 with the same kind of optimiser; and 100 draws at 1000 inputs against 100 plain forward passes. A step is what a longer
-run takes more than a shorter one, on both sides, so what happens once (checks, first weights) is not part of it. Beside
-them, what a step of `local` costs where it is written out for this one network (`by_hand.py`).
+run takes more than a shorter one, on both sides, so what happens once (checks, first weights) is not part of it. It is
+processor time on one thread. Beside them, what a step of `local` costs where it is written out for this one network
+(`by_hand.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -18,11 +18,11 @@ from torch import nn
 import credo
 from by_hand import local_step
 from credo import likelihoods, priors
-from timing import HEADER, best_of, row
+from timing import HEADER, best_of, per_step, row
 
 STEPS = 40
 """Of an epoch."""
-SHORT, LONG = 1, 3
+SHORT, LONG = 1, 4
 """Epochs of the two runs whose difference is taken: what a run does once, such as a look at the data, is no step."""
 REPEATS = 7
 PROMISES = {"local": 2.2, "reparameterization": 2.5, "flipout": 3.0}
@@ -38,13 +38,14 @@ def steps(prior: priors.Prior, *, fused: bool) -> list[str]:
 
     x, y = torch.randn(128 * STEPS, 784), torch.randint(0, 10, (128 * STEPS,))
 
-    def ours(estimator: str, epochs: int) -> None:
-        credo.fit(model, (x, y), credo.BayesByBackprop(epochs=epochs, estimator=estimator), progress=False)
+    def ours(estimator: str, steps: int) -> None:
+        method = credo.BayesByBackprop(epochs=steps // STEPS, estimator=estimator)
+        credo.fit(model, (x, y), method, progress=False)
 
-    def plain(_: str, epochs: int) -> None:
+    def plain(steps: int) -> None:
         module = net()
         optimizer = torch.optim.Adam(module.parameters(), fused=fused)
-        for _ in range(epochs):
+        for _ in range(steps // STEPS):
             order = torch.randperm(len(x))
             for i in range(0, len(x), 128):
                 chosen = order[i : i + 128]
@@ -52,13 +53,14 @@ def steps(prior: priors.Prior, *, fused: bool) -> list[str]:
                 F.cross_entropy(module(x[chosen]), y[chosen]).backward()
                 optimizer.step()
 
-    def by_hand(_: str, epochs: int) -> None:
+    def by_hand(steps: int) -> None:
         step = local_step(x, y)
-        for _ in range(epochs):
+        for _ in range(steps // STEPS):
             for chosen in torch.randperm(len(x)).split(128):
                 step(chosen)
 
-    best = _per_step({"plain": plain, "by hand": by_hand, **dict.fromkeys(PROMISES, ours)})
+    runs = {"plain": plain, "by hand": by_hand, **{name: partial(ours, name) for name in PROMISES}}
+    best = per_step(runs, SHORT * STEPS, LONG * STEPS, REPEATS)
     kind = "fused Adam" if fused else "default Adam"
     lines = [
         row(f"{name}, {type(prior).__name__}: a step / a plain one ({kind})", best[name], best["plain"], promise)
@@ -67,18 +69,6 @@ def steps(prior: priors.Prior, *, fused: bool) -> list[str]:
     if isinstance(prior, priors.Normal):
         lines.append(row(f"local by hand, Normal: a step / a plain one ({kind})", best["by hand"], best["plain"], None))
     return lines
-
-
-def _per_step(runs: dict[str, Callable[[str, int], None]]) -> dict[str, float]:
-    """Seconds of a step: the best long run less the best short one, over the steps between them."""
-
-    def timed(name: str, epochs: int) -> int:
-        runs[name](name, epochs)
-        return 1
-
-    tasks = {f"{name} {n}": partial(timed, name, n) for name in runs for n in (SHORT, LONG)}
-    best = best_of(tasks, repeats=REPEATS)
-    return {name: (best[f"{name} {LONG}"] - best[f"{name} {SHORT}"]) / ((LONG - SHORT) * STEPS) for name in runs}
 
 
 def draws() -> str:
@@ -104,6 +94,7 @@ def draws() -> str:
 
 def main() -> None:
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     print(HEADER)
     for prior, fused in ((priors.Normal(), False), (priors.Normal(), True), (priors.ScaleMixture(), False)):
         print(*steps(prior, fused=fused), sep="\n", flush=True)

@@ -9,6 +9,8 @@ fails somewhere with a probability near 3e-4 over the choice of seeds; the seeds
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,7 +20,7 @@ import credo
 from credo import likelihoods
 from credo.core.trees import Variables
 from credo.methods.dropout.noise import Additive, ByInput, Correlated, Multiplicative, Noise, WeightNoise
-from credo.methods.dropout.noisy import noisy_outputs
+from credo.methods.dropout.noisy import noisy_pass
 from credo.methods.dropout.sharing import PerLayer, PerUnit, PerWeight
 from credo.model import Batch, Target
 
@@ -76,7 +78,7 @@ class Scene:
         x = self.x.expand(examples, *self.x.shape[1:])
         batch = Batch(x, x.new_zeros(examples, len(self.centre)))
         level, leaf = {"0.weight": self.level}, {"0.weight": given}
-        return noisy_outputs(self.target, self.noise, self.mean, level, leaf, batch, credo.Stream(7))[0]
+        return noisy_pass(self.target, self.noise, self.mean, level, leaf, batch, credo.Stream(7)).outputs[0].detach()
 
     def drawn(self, seed: int = 0) -> Tensor:
         """The same by functions drawn from the posterior, (S, E)."""
@@ -149,7 +151,7 @@ def test_examples_and_members_have_noise_of_their_own(noise: Noise) -> None:
     spread = noise.spread(scene.mean.params["0.weight"], scene.level)
     batch = Batch(scene.x, scene.x.new_zeros(1, 3))
     for plan in credo.Plan:
-        outputs = noisy_outputs(
+        passage = noisy_pass(
             scene.target.with_plan(plan),
             noise,
             two,
@@ -158,4 +160,42 @@ def test_examples_and_members_have_noise_of_their_own(noise: Noise) -> None:
             batch,
             credo.Stream(7),
         )
-        assert not torch.equal(outputs[0], outputs[1])
+        assert not torch.equal(passage.outputs[0], passage.outputs[1])
+
+
+class Hidden(nn.Module):
+    """The same network, which nobody can see to be a plain stack of layers."""
+
+    def __init__(self, stack: nn.Module) -> None:
+        super().__init__()
+        self.stack = stack
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.stack(x)
+
+
+METHODS = {
+    "layer": credo.VariationalDropout(),
+    "unit": credo.VariationalDropout(sharing="unit"),
+    "weight": credo.VariationalDropout(sharing="weight"),
+    "correlated": credo.VariationalDropout(sharing="unit", correlated=True),
+    "one layer": credo.VariationalDropout(noisy="*2.weight"),
+    "sparse": credo.SparseVariationalDropout(),
+}
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_a_walk_through_a_dense_stack_takes_the_step_of_its_graph(method: credo.Method) -> None:
+    stack = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3), nn.Tanh(), nn.Linear(3, 2)).double()
+    x, y = (credo.Stream(i).normal(6, 4, dtype=torch.float64) for i in range(2))
+    found = []
+    for net in (stack, Hidden(stack)):
+        model = credo.Model(net, likelihoods.LearnedGaussian())
+        posterior = credo.fit(model, (x, y[:, :2]), replace(method, epochs=3, batch_size=4), start=net, seed=5)
+        walks = model.network.dense(model.network.given(), x) is not None
+        assert walks is (net is stack)
+        found.append([t.flatten() for t in posterior.point().params.values()])
+        found.append([posterior.draw(2)(x)])
+    for i in (0, 1):
+        for ours, graph in zip(found[i], found[i + 2], strict=True):
+            torch.testing.assert_close(ours, graph)

@@ -97,6 +97,8 @@ class Rule(ABC):
     ) -> Tensor:
         """Write the slopes by the layer's parameters; returns those by its inputs, or anything if not wanted.
 
+        Sinks may lie where what was brought lies: it is read before they are written to.
+
         Args:
             slopes: by the outputs.
             passed: the way forward.

@@ -53,10 +53,12 @@ class Polynomial(LogUniform):
     def slope(self, log_alpha: Tensor) -> Tensor:
         return self.slope_at(log_alpha.exp())
 
-    def slope_at(self, alpha: Tensor) -> Tensor:
-        """The slope by log alpha, from alpha itself: a new tensor."""
-        inner = alpha.mul(3.0 * self.c3).add_(2.0 * self.c2).mul_(alpha).add_(self.c1)
-        return inner.mul_(alpha).neg_().sub_(0.5)
+    def slope_at(self, alpha: Tensor, share: float | Tensor = 1.0) -> Tensor:
+        """A share of the slope by log alpha, from alpha itself: a new tensor."""
+        first, second, half = (alpha.new_tensor(c) for c in (-self.c1, -2.0 * self.c2, -0.5))
+        inner = torch.add(second, alpha, alpha=-3.0 * self.c3)
+        torch.addcmul(first, inner, alpha, out=inner)
+        return torch.addcmul(half, inner, alpha, out=inner).mul_(share)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from credo.core.trees import Layout, Params, Variables
@@ -16,6 +18,7 @@ from credo.methods.dropout.sharing import PerLayer, Sharing
 from credo.methods.vi.layers import Affine, Layer, Perturbation
 from credo.methods.vi.local import LocalReparameterization, OutputNoise
 from credo.model import Model
+from credo.nets.walk import Passed, Rule, Sink
 from credo.posteriors import DiagonalGaussian, Posterior
 from credo.posteriors.unit_noise import UnitNoise, units
 
@@ -78,7 +81,7 @@ class Noise(ABC):
             weight: theta.
             level: of its noise.
             spread: what the network was given.
-            by_weight: the slope of the loss by theta where the spread stands still.
+            by_weight: the slope of the loss by theta where the spread stands still, which is used up.
             by_spread: its slope by the spread, which is used up.
             share: of the divergence.
         """
@@ -158,25 +161,21 @@ class RelativeNoise(AlphaNoise, WeightNoise, ABC):
     def variance(self, weight: Tensor, level: Tensor) -> Tensor:
         return weight.square().mul_(level.exp())
 
-    def slopes(
-        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
-    ) -> tuple[Tensor, Tensor]:
-        alpha = level.exp()
-        own = self.prior.slope_at(alpha).mul_(share * self.times(weight, level))
-        by_level = own.add_((spread * by_spread).sum_to_size(level.shape))
-        return self.passed_on(weight, alpha, by_weight, by_spread), by_level
-
-    @abstractmethod
-    def passed_on(self, weight: Tensor, alpha: Tensor, by_weight: Tensor, by_spread: Tensor) -> Tensor:
-        """The slope by the weights where the spread moves with them; that by the spread is used up."""
-
 
 @dataclass(frozen=True)
 class Multiplicative(RelativeNoise):
     """Alphas shared in any way: the spread is alpha theta^2, the variance of every weight."""
 
-    def passed_on(self, weight: Tensor, alpha: Tensor, by_weight: Tensor, by_spread: Tensor) -> Tensor:
-        return torch.addcmul(by_weight, by_spread.mul_(weight), alpha, value=2.0)
+    def slopes(
+        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        alpha = level.exp()
+        own = self.prior.slope_at(alpha, share * self.times(weight, level))
+        passed = by_spread.mul_(weight).mul_(alpha)
+        of_weight = by_weight.add_(passed, alpha=2.0)
+        if level.shape == weight.shape:
+            return of_weight, own.addcmul_(passed, weight)
+        return of_weight, own.add_(passed.mul_(weight).sum_to_size(level.shape))
 
 
 class _Scaled(OutputNoise):
@@ -209,8 +208,12 @@ class ByInput(RelativeNoise):
     def draw(self, weight: Tensor, spread: Tensor, level: Tensor, noise: Tensor) -> Tensor:
         return super().draw(weight, spread * level.exp(), level, noise)
 
-    def passed_on(self, weight: Tensor, alpha: Tensor, by_weight: Tensor, by_spread: Tensor) -> Tensor:
-        return torch.addcmul(by_weight, by_spread, weight, value=2.0)
+    def slopes(
+        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        own = self.prior.slope_at(level.exp(), share * self.times(weight, level))
+        by_weight.addcmul_(by_spread, weight, value=2.0)
+        return by_weight, own.add_(by_spread.mul_(spread).sum_to_size(level.shape))
 
 
 @dataclass(frozen=True)
@@ -240,19 +243,34 @@ class Additive(WeightNoise):
         noiseless = torch.add(size, spread)
         torch.div(size, noiseless, out=noiseless)  # 1 / (1 + alpha)
         own = self.prior.bell(self.prior.rest(log_alpha), out=log_alpha).sub_(noiseless, alpha=0.5).mul_(share)
-        of_weight = torch.addcmul(by_weight, torch.div(weight, size, out=size), own, value=-2.0)
+        of_weight = by_weight.addcmul_(torch.div(weight, size, out=size), own, value=-2.0)
         return of_weight, own.addcmul_(by_spread, spread)
 
     def confine(self, level: Tensor) -> None:
         level.clamp_(max=CEILING)
 
 
-class _OnInputs(Perturbation):
+class _OnInputs(Perturbation, Rule):
     """affine(x (1 + spread noise)): a single product, and one set of weights for all positions of an example."""
 
     def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
         noise, spread = own
         return affine(x * torch.addcmul(torch.ones_like(noise), noise, spread), weight, bias)
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> tuple[Tensor, Any]:
+        noise, spread = own
+        noisy = (noise * spread).add_(1.0).mul_(x)
+        return F.linear(noisy, weight, bias), noisy
+
+    def backward(
+        self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool
+    ) -> Tensor:
+        (noise, spread), name = passed.own, passed.layer.weight
+        by_noisy = slopes @ passed.weight
+        by_params.product(name, slopes, passed.kept)
+        by_params.total(passed.layer.bias, slopes)
+        by_brought.add(name, (by_noisy * passed.x).mul_(noise).sum_to_size(spread.shape))
+        return by_noisy.addcmul_(by_noisy * noise, spread) if by_input else slopes
 
 
 @dataclass(frozen=True)
@@ -289,7 +307,7 @@ class Correlated(AlphaNoise):
     def slopes(
         self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
     ) -> tuple[Tensor, Tensor]:
-        own = self.prior.slope(level).mul_(share * self.times(weight, level))
+        own = self.prior.slope_at(level.exp(), share * self.times(weight, level))
         return by_weight, own.addcmul_(by_spread, spread, value=0.5)
 
     def times(self, weight: Tensor, level: Tensor) -> int:

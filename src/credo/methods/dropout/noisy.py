@@ -16,10 +16,11 @@ from credo.core.trees import Layout, Params, Variables
 from credo.methods.base import Info, Method, Tick
 from credo.methods.checks import check_at_least, check_options, check_positive, patterns, unmatched
 from credo.methods.dropout.noise import Noise, listed
-from credo.methods.vi.layers import find_layers, perturbed_outputs
+from credo.methods.vi.layers import find_layers, perturbed_outputs, walkable
 from credo.methods.vi.weighting import WarmUp
 from credo.model import Batch, Model, Target, likelihood_params
 from credo.nets.dropout import draw_masks
+from credo.nets.walk import Rule, Sink, Walk
 from credo.posteriors import Posterior
 
 FASTER = 10.0
@@ -142,19 +143,20 @@ class NoisyWeights(Method):
     ) -> tuple[list[Tensor], list[Tensor], Info]:
         """Of the negative bound per example, by the means and by the levels; and what to tell."""
         noise, level = self.noise, state.level
-        mean = {name: w.detach().requires_grad_() for name, w in state.mean.params.items()}
-        spread = {name: noise.spread(mean[name].detach(), values).requires_grad_() for name, values in level.items()}
-        outputs = noisy_outputs(target, noise, Variables(mean, state.mean.buffers), level, spread, batch, tick.noise)
-        log_likelihood = target.full(target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(mean)))
+        with torch.no_grad():
+            spread = {name: noise.spread(state.mean.params[name], values) for name, values in level.items()}
+        passage = noisy_pass(target, noise, state.mean, level, spread, batch, tick.noise)
+        log_likelihood = target.full(
+            target.model.likelihood.log_prob(passage.outputs, batch.y, likelihood_params(passage.mean))
+        )
         # divided by the number of data, so that a learning rate means the same for any N
-        loss = target.temper(log_likelihood + _log_prior(target, mean, level)).sum() / -target.size
-        slopes = torch.autograd.grad(loss, [*mean.values(), *spread.values()], materialize_grads=True)
-        by_mean, by_spread = dict(zip(mean, slopes, strict=False)), dict(zip(spread, slopes[len(mean) :], strict=True))
+        loss = target.temper(log_likelihood + _log_prior(target, passage.mean, level)).sum() / -target.size
+        by_mean, by_spread = passage.back(loss)
         weight = tick.value(lambda now: self.annealing.factor(now.fraction) / target.size)
         by_level = []
         with torch.no_grad():
             for name, values in level.items():
-                parts = (mean[name], values, spread[name], by_mean[name], by_spread[name])
+                parts = (state.mean.params[name], values, spread[name], by_mean[name], by_spread[name])
                 by_mean[name], of_level = noise.slopes(*parts, weight)
                 by_level.append(of_level)
         return list(by_mean.values()), by_level, {"log_likelihood": log_likelihood.detach() / target.size}
@@ -177,10 +179,45 @@ class NoisyWeights(Method):
         return self.noise.posterior(target.model, state.mean, state.level)
 
 
-def noisy_outputs(
+@dataclass(frozen=True)
+class Passage:
+    """A way through the network in training, with noise on its weights.
+
+    Attributes:
+        outputs: (M, B, E), with a graph behind them, or a leaf where there is a walk.
+        mean: expectations of all parameters, and
+        spread: of the noisy weights: leaves of the graph.
+        walk: the way back from the outputs to them, where the graph does not know it.
+    """
+
+    outputs: Tensor
+    mean: Params
+    spread: Params
+    walk: Walk | None = None
+
+    def back(self, loss: Tensor) -> tuple[Params, Params]:
+        """Slopes of a loss by the means and by the spreads, (M, ...) each."""
+        leaves = [*self.mean.values(), *self.spread.values()]
+        if self.walk is None:
+            slopes = torch.autograd.grad(loss, leaves, materialize_grads=True)
+            by_mean = dict(zip(self.mean, slopes, strict=False))
+            return by_mean, dict(zip(self.spread, slopes[len(by_mean) :], strict=True))
+        on_the_way = self.walk.stack.names
+        rest = {name: w for name, w in self.mean.items() if name not in self.spread}
+        by_outputs, *more = torch.autograd.grad(loss, [self.outputs, *rest.values()], allow_unused=True)
+        by_mean = {n: torch.empty_like(w) if n in on_the_way else torch.zeros_like(w) for n, w in self.mean.items()}
+        by_spread = {name: torch.empty_like(t) for name, t in self.spread.items()}
+        self.walk.back(by_outputs.squeeze(0), *(Sink({n: t[0] for n, t in to.items()}) for to in (by_mean, by_spread)))
+        for name, slope in zip(rest, more, strict=True):
+            if slope is not None:
+                by_mean[name].add_(slope)
+        return by_mean, by_spread
+
+
+def noisy_pass(
     target: Target, noise: Noise, mean: Variables, level: Params, spread: Params, batch: Batch, stream: Stream
-) -> Tensor:
-    """Outputs of the network in training, with noise on its weights, (M, B, E).
+) -> Passage:
+    """Through the network in training, with noise on its weights.
 
     Linear and convolutional layers get noise of their own for every example; a weight that is used in another way is
     drawn once for the batch.
@@ -200,15 +237,26 @@ def noisy_outputs(
     standard = stream.child("layers").normal_like(
         {layer.weight: mean.params[layer.weight].new_empty(()).expand(*lanes, *noise.shape(layer)) for layer in layers}
     )
-    whole = stream.child("weights").normal_like({n: w for n, w in mean.params.items() if n in spread.keys() - standard})
-    params = {**mean.params, **{n: noise.draw(mean.params[n], spread[n], level[n], e) for n, e in whole.items()}}
+    leaves, spreads = ({n: t.detach().requires_grad_() for n, t in tree.items()} for tree in (mean.params, spread))
+    brought = {
+        layer.weight: [standard[layer.weight], spreads[layer.weight], *noise.constants(layer, level[layer.weight])]
+        for layer in layers
+    }
+    stack = walkable(network, noise.perturbation, mean, x) if len(brought) == len(spread) else None
+    if stack is not None:
+        assert isinstance(noise.perturbation, Rule)
+        params = {name: w[0] for name, w in mean.params.items()}
+        own = {name: [t.detach().squeeze(0) for t in tensors] for name, tensors in brought.items()}
+        walk = Walk(stack, noise.perturbation, params, own)
+        return Passage(walk.forward(x).unsqueeze(0).requires_grad_(), leaves, spreads, walk)
+    whole = stream.child("weights").normal_like({n: w for n, w in leaves.items() if n in spread.keys() - standard})
+    drawn = {n: noise.draw(leaves[n], spreads[n], level[n], e) for n, e in whole.items()}
     sites = network.trace(mean, x).sites
     masks = draw_masks(sites, stream.child("dropout"), *lanes, dtype=network.dtype, device=mean.device)
-    brought = [
-        [standard[layer.weight], spread[layer.weight], *noise.constants(layer, level[layer.weight])] for layer in layers
-    ]
-    variables = Variables(params, mean.buffers)
-    return perturbed_outputs(network, layers, noise.perturbation, brought, variables, batch, target.plan, masks)
+    variables = Variables({**leaves, **drawn}, mean.buffers)
+    tensors = list(brought.values())
+    outputs = perturbed_outputs(network, layers, noise.perturbation, tensors, variables, batch, target.plan, masks)
+    return Passage(outputs, leaves, spreads)
 
 
 def _wide(layout: Layout) -> list[str]:

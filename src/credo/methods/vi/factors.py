@@ -140,9 +140,7 @@ class Factors:
     def variance(self, name: str) -> Tensor:
         """scale^2 of an uncertain parameter, (M, *shape)."""
         if self._variances is None:
-            row = self._rho.spare("variance")
-            torch.square(self._scales.row.values, out=row.values)
-            self._variances = Leaves(row)
+            self._variances = Leaves(self._rho.with_values(self._scales.row.values.square()))
         return (self._variances.row.views if self.without_graph else self._variances.tree)[name]
 
     def draw(self, names: Iterable[str], noise: Stream) -> Params:
@@ -245,7 +243,8 @@ class Factors:
         names = self._walks[0].names
         by_mean, by_variance, twice = _blank(self._means.row, names), None, Sink({})
         if self._variances is not None:
-            by_variance = _blank(self._variances.row, names)
+            # nobody reads variances after the only way back, and a step is faster the less memory it walks over
+            by_variance = _blank(self._variances.row, names, spent=len(by_outputs) == 1)
             twice = Sink(by_variance.single, times=2.0)
         means = Sink(by_mean.single)
         for walked, slopes in zip(self._walks, by_outputs, strict=True):
@@ -286,7 +285,8 @@ class Factors:
 
     def _spent(self) -> Tensor | None:
         """Memory of the step that is not needed any more: new memory costs more than what is written to it."""
-        return next((draw.row.values for draw in self._draws if draw.row.shapes == self._rho.shapes), None)
+        rows = [*(draw.row for draw in self._draws), *([] if self._variances is None else [self._variances.row])]
+        return next((row.values for row in rows if row.shapes == self._rho.shapes), None)
 
 
 def softplus(rho: Tensor, scale: Tensor, slope: Tensor) -> bool:
@@ -309,9 +309,9 @@ def _attract(gradient: Tensor, place: Row, precision: Mapping[str, float], stren
             gradient[there].addcmul_(place.values[there], strength, value=value)
 
 
-def _blank(like: Row, written: Collection[str]) -> Row:
-    """A row to write to, zero where nothing will be written."""
-    row = like.with_values(torch.empty_like(like.values))
+def _blank(like: Row, written: Collection[str], *, spent: bool = False) -> Row:
+    """A row to write to, zero where nothing will be written; the same row, where its values are not needed."""
+    row = like if spent else like.with_values(torch.empty_like(like.values))
     for name, part in row.single.items():
         if name not in written:
             part.zero_()
