@@ -11,7 +11,7 @@ import credo
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
 from credo.experiments.dropout_mnist1k.data import digits, rotated, synthetic
-from credo.experiments.dropout_mnist1k.rows import BASE, CONCRETE, MC, VARIATIONAL, more_data, rows
+from credo.experiments.dropout_mnist1k.rows import BASE, CONCRETE, MC, VARIATIONAL, logged, more_data, rows
 from credo.experiments.runs import Run, perform
 
 
@@ -50,7 +50,12 @@ def test_settings_are_the_tutorials() -> None:
     assert table[BASE].prior == credo.priors.Normal((1e-4 * 1000) ** -0.5)
     method = table[MC].method
     assert isinstance(method, credo.MCDropout)
-    assert method.length_scale == pytest.approx((1e-4 * 1000 * 0.5) ** 0.5)
+    assert method.length_scale == pytest.approx((1e-4 * 1000 * 0.3) ** 0.5)
+    assert method.rate == 0.7
+    log = logged().method
+    assert isinstance(log, credo.MCDropout)
+    assert (log.rate, log.epochs) == (0.5, 10)
+    assert log.length_scale == pytest.approx((1e-4 * 1000 * 0.5) ** 0.5)
     assert more_data(table[CONCRETE]).per_class == 1000
 
 

@@ -14,7 +14,7 @@ from credo.data.errors import DataError
 from credo.experiments.base import Claim, Outcome, Progress, Size, Table, uninterrupted
 from credo.experiments.dropout_mnist1k.data import Images, digits, mnist, synthetic
 from credo.experiments.dropout_mnist1k.figures import Accuracy, Look, accuracies, doubtful, keeps
-from credo.experiments.dropout_mnist1k.rows import BASE, CONCRETE, MC, Row, more_data, quick, rows
+from credo.experiments.dropout_mnist1k.rows import BASE, CONCRETE, LOG, MC, Row, logged, more_data, quick, rows
 from credo.experiments.threads import one_thread
 from credo.fit import fit
 from credo.methods import Ensemble
@@ -68,7 +68,14 @@ def run(claims: tuple[Claim, ...], size: Size, folder: Path, seed: int, progress
     progress.say("drawing figures")
     published = {claim.id: claim for claim in claims} if full else {}
     figures = (
-        accuracies(folder, [_accuracies(f, published) for f in found.values() if f.row.per_class == data.per_class]),
+        accuracies(
+            folder,
+            [
+                _accuracies(f, published)
+                for f in found.values()
+                if f.row.per_class == data.per_class and f.row.name != LOG
+            ],
+        ),
         keeps(folder, {_size(f.row): f.keeps for f in found.values() if f.keeps}),
         *doubtful(folder, looks),
     )
@@ -81,7 +88,7 @@ def run(claims: tuple[Claim, ...], size: Size, folder: Path, seed: int, progress
 
 def _full(seed: int, progress: Progress) -> tuple[dict[str, Found], Images]:
     data = mnist(100)
-    found = {row.name: train(row, data, seed, progress) for row in rows()}
+    found = {row.name: train(row, data, seed, progress) for row in (*rows(), logged())}
     larger = more_data(found[CONCRETE].row)
     return {**found, larger.name: train(larger, mnist(larger.per_class), seed, progress)}, data
 
@@ -147,7 +154,8 @@ def numbers(found: Mapping[str, Found], looks: Mapping[str, Sequence[Look]]) -> 
     small, large = (fmean(float(k.mean()) for k in found[n].keeps.values()) for n in (CONCRETE, f"{CONCRETE}-10000"))
     doubt = fmean(look.entropy for look in looks["synthetic"]) / fmean(look.entropy for look in looks["all"])
     gain = fmean(found[MC].sampled) - fmean(found[BASE].naive)
-    losses = {f"log-{epoch}": -found[MC].posterior.history[epoch - 1]["log_likelihood"] for epoch in LOGGED}
+    told = found[LOG].posterior.history if LOG in found else []
+    losses = {f"log-{epoch}": -told[epoch - 1]["log_likelihood"] for epoch in LOGGED if told}
     return {**measured, **losses, "gain": gain, "more-data": large - small, "doubt": doubt}
 
 

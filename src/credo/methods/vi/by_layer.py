@@ -17,7 +17,7 @@ from credo.nets.dropout import draw_masks
 from credo.nets.network import Network
 
 Brought = list[list[Tensor]]
-"""For each layer, the tensors that its perturbation needs, (M, ...) each."""
+"""For each layer, the tensors that its perturbation needs."""
 
 
 class ByLayer(Estimator, Perturbation):
@@ -28,7 +28,10 @@ class ByLayer(Estimator, Perturbation):
 
     @abstractmethod
     def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
-        """What the perturbation needs for each layer, and the deviations from the mean that are among it."""
+        """What the perturbation needs for each layer, and the deviations from the mean that are among it.
+
+        Where q is without a graph, the former has no axis for members.
+        """
 
     def log_likelihood(self, target: Target, q: Factors, batch: Batch, noise: Stream) -> tuple[Tensor, Drawn]:
         network = target.model.network

@@ -100,7 +100,7 @@ class Factors:
         self._draws: list[_Draw] = []
         self._walks: list[_Walked] = []
         self.without_graph = False
-        """Whether variances are for a walk, and so no leaves of the graph."""
+        """Whether the only member walks: variances are then no leaves of the graph, and have no axis for members."""
 
     @property
     def mean(self) -> Params:
@@ -138,10 +138,10 @@ class Factors:
         return Variables(self._mean.views, self.buffers)
 
     def variance(self, name: str) -> Tensor:
-        """scale^2 of an uncertain parameter, (M, *shape)."""
+        """scale^2 of an uncertain parameter, (M, *shape), or its own shape where there is no graph."""
         if self._variances is None:
             self._variances = Leaves(self._rho.with_values(self._scales.row.values.square()))
-        return (self._variances.row.views if self.without_graph else self._variances.tree)[name]
+        return (self._variances.row.single if self.without_graph else self._variances.tree)[name]
 
     def draw(self, names: Iterable[str], noise: Stream) -> Params:
         """Draws w = mean + scale * noise of these uncertain parameters, (M, *shape) each."""
@@ -159,13 +159,12 @@ class Factors:
         Args:
             stack: the network's layers.
             rule: of the layers for which something was brought.
-            brought: by the name of the weight, (1, ...) each.
+            brought: by the name of the weight, without an axis for members.
             x: inputs (B, ...).
             deviates: what was brought are the deviations that were drawn last, not variances.
         """
         with torch.no_grad():
-            own = {name: [t.squeeze(0) for t in tensors] for name, tensors in brought.items()}
-            walk = Walk(stack, rule, self._mean.single, own)
+            walk = Walk(stack, rule, self._mean.single, brought)
             outputs = walk.forward(x).unsqueeze(0)
         draw = len(self._draws) - 1 if deviates else None
         self._walks.append(_Walked(outputs.requires_grad_(), walk, stack.names, draw))
@@ -296,7 +295,7 @@ def softplus(rho: Tensor, scale: Tensor, slope: Tensor) -> bool:
     4e-7 in single precision) as long as no rho is large.
     """
     if rho.device.type != "cpu" or float(rho.amax()) > 2.0:
-        scale.copy_(F.softplus(rho))
+        torch.ops.aten.softplus.out(rho, 1.0, 20.0, out=scale)
         return False
     torch.neg(torch.sigmoid(rho, out=slope), out=scale).log1p_().neg_()
     return True

@@ -41,7 +41,10 @@ class Flipout(ByLayer, Rule):
         lanes = (q.centre.members, examples)
         shapes = [(*lanes, *layer.per_channel(shape)) for layer in layers for shape in (layer.inputs, layer.outputs)]
         signs = iter(random_signs(shapes, next(iter(q.centre.params.values())), noise.child("signs")))
-        return [[next(signs), next(signs), *(delta[name] for name in layer.names)] for layer in layers], delta
+        brought = [[next(signs), next(signs), *(delta[name] for name in layer.names)] for layer in layers]
+        if q.without_graph:
+            brought = [[t.detach().squeeze(0) for t in own] for own in brought]
+        return brought, delta
 
     def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
         incoming, outgoing, of_weight, *of_bias = own

@@ -171,7 +171,8 @@ class LocalReparameterization(OutputNoise, ByLayer):
     def bring(self, layers: Sequence[Layer], q: Factors, examples: int, noise: Stream) -> tuple[Brought, Params]:
         shapes = tuple((layer.weight, (q.centre.members, examples, *layer.outputs)) for layer in layers)
         like = next(iter(q.centre.params.values())).new_empty(sum(sizes(shapes)))
-        standard = Row(standard_normal(like, noise), shapes).tree()
+        row = Row(standard_normal(like, noise), shapes)
+        standard = row.single if q.without_graph else row.tree()
         return [[standard[layer.weight], *map(q.variance, layer.names)] for layer in layers], {}
 
     def given(self, own: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
