@@ -188,6 +188,7 @@ METHODS = {
 def test_a_walk_through_a_dense_stack_takes_the_step_of_its_graph(method: credo.Method) -> None:
     stack = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3), nn.Tanh(), nn.Linear(3, 2)).double()
     x, y = (credo.Stream(i).normal(6, 4, dtype=torch.float64) for i in range(2))
+    stack[0].bias.requires_grad_(False)
     found = []
     for net in (stack, Hidden(stack)):
         model = credo.Model(net, likelihoods.LearnedGaussian())

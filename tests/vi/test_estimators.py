@@ -24,6 +24,7 @@ from credo.methods.base import Tick
 from credo.methods.vi import BayesByBackprop, Estimator, Flipout, LocalReparameterization, Reparameterization
 from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Affine
+from credo.methods.vi.mean_field import Gradient
 
 DRAWS, ERRORS, APART = 3000, 5.0, credo.Plan.ONE_BY_ONE
 
@@ -257,30 +258,63 @@ class Hidden(nn.Module):
         return self.stack(x)
 
 
-ACTIVATIONS = (nn.ReLU(), nn.Tanh(), nn.ELU(inplace=True), nn.Identity())
+def slopes_by_walk_and_by_graph(stack: nn.Module, prior: priors.Prior, method: BayesByBackprop) -> list[Gradient]:
+    x = credo.Stream(1).normal(6, 4, dtype=torch.float64)
+    batch, found = credo.Batch(x, x[:, :2]), []
+    for net, seen in ((stack, True), (Hidden(stack), False)):
+        target = credo.Target(credo.Model(net, likelihoods.LearnedGaussian(), prior), 6)
+        network = target.model.network
+        assert (network.dense(network.given(), batch.x) is not None) is seen
+        given = network.given()
+        params = {**given.params, "likelihood.log_scale": torch.zeros(1, 2, dtype=torch.float64)}
+        state = method.init(target, Variables(params, given.buffers), credo.Stream(3))
+        found.append(method.gradient(target, state, batch, Tick(0, 1, credo.Stream(2))))
+    return found
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: type(a).__name__)
-@pytest.mark.parametrize("bayesian", ["*", "2.*"], ids=["all", "last"])
+def assert_same(found: list[Gradient]) -> None:
+    for ours, graph in ((found[0].mean, found[1].mean), (found[0].rho, found[1].rho)):
+        assert float(graph.values.abs().min()) > 0.0  # there is nothing that neither of them sees
+        torch.testing.assert_close(ours.values, graph.values)
+    torch.testing.assert_close(found[0].info, found[1].info)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), nn.Tanh(), nn.ELU(inplace=True), nn.Identity()], ids=str)
+@pytest.mark.parametrize("bayesian", ["*", "*2.*"], ids=["all", "last"])
 @pytest.mark.parametrize("samples", [1, 2])
 @pytest.mark.parametrize("estimator", ["local", "flipout"])
 def test_a_walk_through_a_dense_stack_gives_the_slopes_of_its_graph(
     estimator: str, samples: int, bayesian: str, activation: nn.Module
 ) -> None:
     stack = nn.Sequential(nn.Linear(4, 5), activation, nn.Linear(5, 2)).double()
-    x = credo.Stream(1).normal(6, 4, dtype=torch.float64)
-    batch, found = credo.Batch(x, x[:, :2]), []
-    method = BayesByBackprop(estimator=estimator, samples=samples, bayesian=bayesian.replace("2", "*2"))
-    for net, seen in ((stack, True), (Hidden(stack), False)):
-        target = credo.Target(credo.Model(net, likelihoods.LearnedGaussian()), 6)
-        network = target.model.network
-        assert (network.dense(network.given(), batch.x) is not None) is seen
-        params = {**network.given().params, "likelihood.log_scale": torch.zeros(1, 2, dtype=torch.float64)}
-        state = method.init(target, Variables(params), credo.Stream(3))
-        found.append(method.gradient(target, state, batch, Tick(0, 1, credo.Stream(2))))
-    for ours, graph in ((found[0].mean, found[1].mean), (found[0].rho, found[1].rho)):
-        torch.testing.assert_close(ours.values, graph.values)
-    torch.testing.assert_close(found[0].info, found[1].info)
+    method = BayesByBackprop(estimator=estimator, samples=samples, bayesian=bayesian)
+    assert_same(slopes_by_walk_and_by_graph(stack, priors.Normal(), method))
+
+
+PRIORS = (priors.ScaleMixture(), priors.Laplace(), priors.StudentT())
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("estimator", ["local", "flipout"])
+def test_so_it_does_under_priors_without_a_precision(estimator: str, prior: priors.Prior) -> None:
+    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2, bias=False)).double()
+    assert_same(slopes_by_walk_and_by_graph(stack, prior, BayesByBackprop(estimator=estimator)))
+
+
+@pytest.mark.parametrize("estimator", ["local", "flipout"])
+def test_a_walk_passes_layers_that_are_frozen(estimator: str) -> None:
+    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    stack[2].requires_grad_(False)
+    assert_same(slopes_by_walk_and_by_graph(stack, priors.Normal(), BayesByBackprop(estimator=estimator)))
+
+
+def test_a_walk_that_forgets_the_noise_on_its_way_back_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    monkeypatch.setattr("credo.methods.vi.local._by_input", lambda slopes, twice, x, weight, *_: slopes @ weight)
+    found = slopes_by_walk_and_by_graph(stack, priors.Normal(), BayesByBackprop(estimator="local"))
+    monkeypatch.undo()  # the node of a layer goes by the same formula
+    right = slopes_by_walk_and_by_graph(stack, priors.Normal(), BayesByBackprop(estimator="local"))
+    assert not torch.allclose(found[0].mean.values, right[1].mean.values)
 
 
 def test_dropout_masks_and_noise_of_layers_do_not_mix() -> None:

@@ -53,13 +53,24 @@ class Adam(Optimizer):
         n, places = len(params), list(params.values())
         slopes = [_laid_out_as(p, g) for p, g in zip(places, gradients, strict=True)]
         first, second, steps = state[:n], state[n : 2 * n], state[2 * n :]
-        numbers = {"beta1": self.beta_1, "beta2": self.beta_2, "eps": self.epsilon, "weight_decay": 0.0}
-        if _alike_on_cpu(places) and isinstance(learning_rate, float):
-            # what `adam` below ends in; on small networks, its way there takes longer than the kernel
+        if isinstance(learning_rate, float) and _alike_on_cpu(places):
+            # what `adam` below ends in; for small networks, its way there takes longer than the kernel
             for step in steps:
                 step.add_(1.0)
             torch._fused_adam_(
-                places, slopes, first, second, [], steps, lr=learning_rate, **numbers, amsgrad=False, maximize=False
+                places,
+                slopes,
+                first,
+                second,
+                [],
+                steps,
+                lr=learning_rate,
+                beta1=self.beta_1,
+                beta2=self.beta_2,
+                weight_decay=0.0,
+                eps=self.epsilon,
+                amsgrad=False,
+                maximize=False,
             )
             return
         adam(
@@ -72,9 +83,12 @@ class Adam(Optimizer):
             foreach=False,
             fused=True,
             amsgrad=False,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
             lr=learning_rate,
+            weight_decay=0.0,
+            eps=self.epsilon,
             maximize=False,
-            **numbers,
         )
 
 

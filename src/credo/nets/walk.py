@@ -92,9 +92,7 @@ class Rule(ABC):
         """
 
     @abstractmethod
-    def backward(
-        self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool
-    ) -> Tensor:
+    def backward(self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool) -> Tensor:
         """Write the slopes by the layer's parameters; returns those by its inputs, or anything if not wanted.
 
         Sinks may lie where what was brought lies: it is read before they are written to.
@@ -114,9 +112,7 @@ class Plain(Rule):
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> tuple[Tensor, Any]:
         return F.linear(x, weight, bias), None
 
-    def backward(
-        self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool
-    ) -> Tensor:
+    def backward(self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool) -> Tensor:
         by_params.product(passed.layer.weight, slopes, passed.x)
         by_params.total(passed.layer.bias, slopes)
         return slopes @ passed.weight if by_input else slopes

@@ -262,9 +262,7 @@ class _OnInputs(Perturbation, Rule):
         noisy = (noise * spread).add_(1.0).mul_(x)
         return F.linear(noisy, weight, bias), noisy
 
-    def backward(
-        self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool
-    ) -> Tensor:
+    def backward(self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool) -> Tensor:
         (noise, spread), name = passed.own, passed.layer.weight
         by_noisy = slopes @ passed.weight
         by_params.product(name, slopes, passed.kept)

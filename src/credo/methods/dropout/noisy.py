@@ -245,7 +245,7 @@ def noisy_pass(
     stack = walkable(network, noise.perturbation, mean, x) if len(brought) == len(spread) else None
     if stack is not None:
         assert isinstance(noise.perturbation, Rule)
-        params = {name: w[0] for name, w in mean.params.items()}
+        params = {name: w[0] for tree in (mean.params, mean.buffers) for name, w in tree.items()}
         own = {name: [t.detach().squeeze(0) for t in tensors] for name, tensors in brought.items()}
         walk = Walk(stack, noise.perturbation, params, own)
         return Passage(walk.forward(x).unsqueeze(0).requires_grad_(), leaves, spreads, walk)

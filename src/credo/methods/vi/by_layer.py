@@ -15,6 +15,7 @@ from credo.methods.vi.layers import Layer, Perturbation, find_layers, perturbed_
 from credo.model import Batch, Target, likelihood_params
 from credo.nets.dropout import draw_masks
 from credo.nets.network import Network
+from credo.nets.walk import Rule
 
 Brought = list[list[Tensor]]
 """For each layer, the tensors that its perturbation needs."""
@@ -42,7 +43,7 @@ class ByLayer(Estimator, Perturbation):
         stack = None if network.layout.keys() & rest else walkable(network, self, q.centre, x)
         q.without_graph = stack is not None
         brought, deviations = self.bring(layers, q, batch.examples, noise.child("layers"))
-        if stack is not None:
+        if stack is not None and isinstance(self, Rule):
             by_name = {layer.weight: own for layer, own in zip(layers, brought, strict=True)}
             outputs = q.walked(stack, self, by_name, x, deviates=bool(deviations))
         else:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from credo.core.rng import Stream
@@ -164,7 +163,8 @@ class Factors:
             deviates: what was brought are the deviations that were drawn last, not variances.
         """
         with torch.no_grad():
-            walk = Walk(stack, rule, self._mean.single, brought)
+            frozen = {name: t.squeeze(0) for name, t in self.buffers.items()}
+            walk = Walk(stack, rule, {**self._mean.single, **frozen}, brought)
             outputs = walk.forward(x).unsqueeze(0)
         draw = len(self._draws) - 1 if deviates else None
         self._walks.append(_Walked(outputs.requires_grad_(), walk, stack.names, draw))

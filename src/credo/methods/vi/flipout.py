@@ -57,9 +57,7 @@ class Flipout(ByLayer, Rule):
         perturbed = F.linear(flipped, of_weight, of_bias[0] if of_bias else None)
         return F.linear(x, weight, bias).addcmul_(perturbed, outgoing), flipped
 
-    def backward(
-        self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool
-    ) -> Tensor:
+    def backward(self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool) -> Tensor:
         (incoming, outgoing, of_weight, *of_bias), flipped = passed.own, passed.kept
         returned, found = slopes * outgoing, slopes
         if by_input:

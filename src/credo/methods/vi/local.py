@@ -136,9 +136,7 @@ class OutputNoise(Perturbation, Rule):
         outputs, *kept = _drawn(x, weight, bias, *self.given(own))
         return outputs, kept
 
-    def backward(
-        self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool
-    ) -> Tensor:
+    def backward(self, slopes: Tensor, passed: Passed, by_params: Sink, by_brought: Sink, *, by_input: bool) -> Tensor:
         (noise, of_weight, of_bias, factor), (squares, spread) = self.given(passed.own), passed.kept
         twice, found = torch.div(noise, spread, out=spread).mul_(slopes), slopes  # twice the slopes by variances
         if by_input:
