@@ -55,7 +55,7 @@ class Polynomial(LogUniform):
 
     def slope_at(self, alpha: Tensor, share: float | Tensor = 1.0) -> Tensor:
         """A share of the slope by log alpha, from alpha itself: a new tensor."""
-        first, second, half = (alpha.new_tensor(c) for c in (-self.c1, -2.0 * self.c2, -0.5))
+        first, second, half = (alpha.new_full((), c) for c in (-self.c1, -2.0 * self.c2, -0.5))
         inner = torch.add(second, alpha, alpha=-3.0 * self.c3)
         torch.addcmul(first, inner, alpha, out=inner)
         return torch.addcmul(half, inner, alpha, out=inner).mul_(share)
