@@ -273,3 +273,14 @@ def test_a_learning_rate_for_the_summed_loss_is_that_for_the_mean_times_the_batc
     after, _ = method.step(target, state, batch, Tick(0, 3, credo.Stream(1)))
     for ours, theirs in zip((*after.mean.params.values(), *after.rho.values()), expected, strict=True):
         torch.testing.assert_close(ours, theirs.detach())
+
+
+@pytest.mark.parametrize("estimator", ["reparameterization", "local", "flipout"])
+def test_it_trains_under_autocast(estimator: str) -> None:
+    x = credo.Stream(0).normal(40, 5)
+    y = (x[:, 0] > 0).long()
+    model = credo.Model(credo.nets.MLP(5, 2, (8,)), likelihoods.Categorical())
+    method = BayesByBackprop(epochs=40, learning_rate=0.03, estimator=estimator)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        posterior = credo.fit(model, (x, y), method, progress=False)
+    assert float((posterior.predict(x).label == y).double().mean()) > 0.9

@@ -80,9 +80,9 @@ class Pull:
 class Factors:
     """q(w) = prod_i N(w_i; mean_i, scale_i^2), scale = softplus(rho), and points where a parameter has no rho.
 
-    What a network is given of q (draws, deviations, variances, or means as they are) are leaves of the step's graph.
-    What lies behind them, down to rho, is done by hand, in place and for all layers at once: a graph of it would take
-    as long as the network itself.
+    What a network is given of q (draws, deviations, variances, or means as they are) are leaves of the step's graph; of
+    a network that is walked through, its outputs are. What lies behind them, down to rho, is done by hand, in place and
+    for all layers at once: a graph of it would take as long as the network itself.
 
     Args:
         mean: expectations of all parameters; those that have a rho come first, in its order.
@@ -92,8 +92,7 @@ class Factors:
 
     def __init__(self, mean: Row, rho: Row, buffers: Params) -> None:
         self._rho, self.buffers = rho, buffers
-        self._mean = mean
-        self._slope = softplus(rho.values.detach(), rho.spare("scale").values, rho.spare("slope").values)
+        self._slope_known = softplus(rho.values.detach(), rho.spare("scale").values, rho.spare("slope").values)
         self._means, self._scales = Leaves(mean), Leaves(rho.spare("scale"))
         self._variances: Leaves | None = None
         self._draws: list[_Draw] = []
@@ -134,7 +133,7 @@ class Factors:
     @cached_property
     def centre(self) -> Variables:
         """Expectations of all parameters and the buffers, for a look at the network: no leaves of the graph."""
-        return Variables(self._mean.views, self.buffers)
+        return Variables(self._means.row.views, self.buffers)
 
     def variance(self, name: str) -> Tensor:
         """scale^2 of an uncertain parameter, (M, *shape), or its own shape where there is no graph."""
@@ -164,7 +163,7 @@ class Factors:
         """
         with torch.no_grad():
             frozen = {name: t.squeeze(0) for name, t in self.buffers.items()}
-            walk = Walk(stack, rule, {**self._mean.single, **frozen}, brought)
+            walk = Walk(stack, rule, {**self._means.row.single, **frozen}, brought)
             outputs = walk.forward(x).unsqueeze(0)
         draw = len(self._draws) - 1 if deviates else None
         self._walks.append(_Walked(outputs.requires_grad_(), walk, stack.names, draw))
@@ -229,7 +228,7 @@ class Factors:
             by_mean = _gathered(of_mean, self._means.row, pull.precision, strength, by_mean)
             _attract(by_scale, self._scales.row, pull.precision, strength)
             slope = self._rho.spare("slope").values
-            by_scale.mul_(slope if self._slope else torch.sigmoid(self._rho.values, out=slope))
+            by_scale.mul_(slope if self._slope_known else torch.sigmoid(self._rho.values, out=slope))
         return self._means.row.with_values(by_mean), self._rho.with_values(by_scale)
 
     def _back(

@@ -122,9 +122,12 @@ class Perturbed(TorchFunctionMode):
 
 
 def walkable(network: Network, perturbation: Perturbation, variables: Variables, x: Tensor) -> DenseStack | None:
-    """The network as a stack that this perturbation can walk through without a graph; None where it needs one."""
+    """The network as a stack that this perturbation can walk through without a graph; None where it needs one.
+
+    Under `torch.autocast` the types of tensors change on the way, and a graph knows how to bring them back.
+    """
     one = isinstance(perturbation, Rule) and variables.members == 1
-    return network.dense(variables, x) if one else None
+    return network.dense(variables, x) if one and not torch.is_autocast_enabled(x.device.type) else None
 
 
 def perturbed_outputs(
