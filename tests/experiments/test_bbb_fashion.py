@@ -12,7 +12,8 @@ from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
 from credo.experiments.bbb_fashion.rows import quick, rows
 from credo.experiments.bbb_mnist.rows import NOTEBOOK
-from credo.experiments.classifiers import FOLDER, kept
+from credo.experiments.classifiers import kept
+from credo.experiments.kept import FOLDER
 from credo.experiments.runs import perform
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "bbb-fashion"

@@ -17,7 +17,8 @@ from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
 from credo.experiments.bbb_mnist.measure import error_of, numbers
 from credo.experiments.bbb_mnist.rows import LONG, MIXTURE, NOTEBOOK, PLAIN, notebook, paper, quick, rows, sparse
-from credo.experiments.classifiers import EDGES, FOLDER, Images, Row, at_full_size, digits, kept, train, trained
+from credo.experiments.classifiers import EDGES, Images, Row, at_full_size, digits, kept, train, trained
+from credo.experiments.kept import FOLDER
 from credo.experiments.runs import Run, perform
 from credo.methods.vi import At, Between, Scattered
 from credo.posteriors import Draws

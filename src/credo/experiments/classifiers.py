@@ -5,14 +5,13 @@ A run that was cut short, or a second run that wants more rows, goes on with wha
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,17 +19,14 @@ from torch import Tensor
 import credo
 from credo import likelihoods, nets
 from credo.core.config import encode
-from credo.core.storage import SCHEMA, environment, find, read_json, write_folder
 from credo.core.trees import take
 from credo.data.errors import DataError
 from credo.data.sets import load
 from credo.experiments.base import Progress, uninterrupted
+from credo.experiments.kept import FOLDER, kept_numbers, write
 from credo.methods.base import Method
 from credo.posteriors import DiagonalGaussian, Draws, Posterior
 from credo.priors import Prior
-
-FOLDER = "rows"
-"""Where the rows lie in a run folder."""
 
 DRAWS = 100
 """Functions that are averaged where a row predicts with more than its mean."""
@@ -263,28 +259,3 @@ def kept(row: Row, folder: Path, seed: int) -> Result | None:
     """The result of a row that the folder has for these very settings."""
     numbers = kept_numbers(row, folder, seed)
     return None if numbers is None else Result(**numbers)
-
-
-class Described(Protocol):
-    """A row of any experiment: a name, and all that its result depends on."""
-
-    @property
-    def name(self) -> str: ...
-
-    def settings(self, seed: int) -> dict[str, Any]: ...
-
-
-def kept_numbers(row: Described, folder: Path, seed: int) -> dict[str, Any] | None:
-    """What `write` has kept of a row in this folder, for these very settings."""
-    if find(folder / FOLDER, f"{row.name}.json") is None:
-        return None
-    data = read_json(folder / FOLDER, f"{row.name}.json")
-    return dict(data["result"]) if data["settings"] == row.settings(seed) else None
-
-
-def write(result: Any, row: Described, folder: Path, seed: int) -> None:
-    """Keep a result, a dataclass of plain numbers, for the next time."""
-    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
-    parts = {"settings": row.settings(seed), "environment": environment(), "result": asdict(result)}
-    text = json.dumps({"schema": SCHEMA, **parts}, allow_nan=False) + "\n"
-    write_folder(folder / FOLDER, {f"{row.name}.json": text}, {})

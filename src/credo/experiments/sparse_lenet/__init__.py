@@ -10,7 +10,8 @@ import torch
 
 from credo.data.errors import DataError
 from credo.experiments.base import Cell, Experiment, Outcome, Progress, Size, Table
-from credo.experiments.classifiers import FOLDER, digits, images
+from credo.experiments.classifiers import digits, images
+from credo.experiments.kept import FOLDER
 from credo.experiments.sparse_lenet.figures import draw_all
 from credo.experiments.sparse_lenet.measure import Result, kept, trained
 from credo.experiments.sparse_lenet.rows import PIXELS_OVER, Row, full, quick

@@ -16,7 +16,8 @@ from credo import likelihoods
 from credo.decide import compression, log_alpha, prune_noise
 from credo.decide.compression import THRESHOLD
 from credo.experiments.base import Progress, uninterrupted
-from credo.experiments.classifiers import Images, kept_numbers, write
+from credo.experiments.classifiers import Images
+from credo.experiments.kept import kept_numbers, write
 from credo.experiments.sparse_lenet.rows import Row
 from credo.posteriors import DiagonalGaussian, Posterior
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from credo.data.errors import DataError
 from credo.data.sets import load
 from credo.experiments.base import Cell, Experiment, Figure, Outcome, Progress, Size, Table
-from credo.experiments.uci.methods import METHODS
-from credo.experiments.uci.protocol import NAMES, Scores, mean_and_error, splits_of
+from credo.experiments.uci.methods import METHODS, Row, scored
+from credo.experiments.uci.protocol import NAMES, Scores, Splits, mean_and_error, splits_of
 from credo.reports.style import BLACK, GREEN, RED, drawing
 
 QUICK = ("boston", "yacht")
@@ -19,20 +20,16 @@ Found = dict[tuple[str, str], Scores]
 
 
 def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
-    """Train every method on every set that is at hand."""
+    """Train every method on every set that is at hand, but for what the folder has already."""
     wanted = QUICK if size is Size.QUICK else NAMES
     found: Found = {}
     reasons = {name: "not part of the quick size" for name in NAMES if name not in wanted}
     for name in wanted:
+        splits = partial(_splits, name)
         try:
-            data = load(f"uci-{name}")
+            found |= {(name, m): scored(Row(name, m), splits, folder, seed, progress) for m in METHODS}
         except DataError as error:
             reasons[name] = str(error)
-            continue
-        splits = splits_of(data)
-        for method, scored in METHODS.items():
-            listener = progress.of(f"{name}, {method}, {len(splits)} splits at once")
-            found[name, method] = scored(name, splits, seed, listener)
     measured = {claim: value for key, scores in found.items() for claim, value in _numbers(*key, scores).items()}
     ids = [claim.id for claim in EXPERIMENT.card.claims]
     unmeasured = {i: reasons[i.split(".")[0]] for i in ids if i not in measured}
@@ -40,8 +37,12 @@ def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
     return Outcome(measured, _tables(found), figures, unmeasured)
 
 
+def _splits(name: str) -> Splits:
+    return splits_of(load(f"uci-{name}"))
+
+
 def _numbers(name: str, method: str, scores: Scores) -> dict[str, float]:
-    key = f"{name}.{method.lower().replace(' ', '-')}"
+    key = Row(name, method).name
     return {
         f"{key}.rmse": mean_and_error(scores.rmse)[0],
         f"{key}.log-likelihood": mean_and_error(scores.log_likelihood)[0],
@@ -79,7 +80,7 @@ def _figure(found: Found, folder: Path) -> Figure:
 
 def _difference(scores: Scores, published: dict[str, float], name: str, method: str) -> tuple[float, float]:
     mean, error = mean_and_error(scores.log_likelihood)
-    return mean - published[f"{name}.{method.lower().replace(' ', '-')}.log-likelihood"], error
+    return mean - published[f"{Row(name, method).name}.log-likelihood"], error
 
 
 EXPERIMENT = Experiment.beside(__file__, run)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import credo
 from credo import likelihoods, nets, priors
-from credo.experiments.base import uninterrupted
+from credo.experiments.base import Progress, uninterrupted
+from credo.experiments.kept import kept_numbers, write
 from credo.experiments.uci.protocol import Scores, Splits
 from credo.loop.progress import Listener
 from credo.posteriors import Draws, Dropout
@@ -20,6 +24,7 @@ from credo.predictive import Predictive, predictive
 Scored = Callable[[str, Splits, int, Listener], Scores]
 
 MEMBERS = 5
+ENSEMBLE_EPOCHS = 40
 RATE = 0.05
 DRAWS = 1000
 HELD_OUT = 0.2
@@ -64,7 +69,7 @@ def ensemble_predictions(name: str, splits: Splits, rate: float, seed: int, list
     """The ensemble's prediction of each split's test inputs."""
     net = nets.MLP(splits.x.shape[-1], 2, hidden(name))
     model = credo.Model(net, likelihoods.HeteroscedasticGaussian(), priors.Normal(scale=1.0))
-    member = credo.MAP(epochs=40, learning_rate=rate, batch_size=100, schedule=credo.Cosine())
+    member = credo.MAP(epochs=ENSEMBLE_EPOCHS, learning_rate=rate, batch_size=100, schedule=credo.Cosine())
     method = credo.Ensemble(member, len(splits) * MEMBERS)
     data = credo.PerMember(splits.x.repeat_interleave(MEMBERS, 0), splits.y.repeat_interleave(MEMBERS, 0))
     posterior = uninterrupted(credo.fit(model, data, method, seed=seed, progress=listener))
@@ -100,13 +105,17 @@ def _dropout_outputs(name: str, splits: Splits, rate: float, seed: int, listener
     # the published prior is this wide: its length scale is 0.01, so a weight's standard deviation is about 100
     net = nets.MLP(splits.x.shape[-1], 1, hidden(name))
     model = credo.Model(net, likelihoods.Gaussian(scale=1.0), priors.Normal(scale=100.0))
-    epochs = 200 if name == "protein" else 400
+    epochs = _dropout_epochs(name)
     dropout = credo.MCDropout(rate=RATE, epochs=epochs, learning_rate=rate, batch_size=128, schedule=credo.Cosine())
     method = credo.Ensemble(dropout, members=len(splits))
     data = credo.PerMember(splits.x, splits.y)
     posterior = uninterrupted(credo.fit(model, data, method, seed=seed, progress=listener))
     each = (Dropout(posterior.model, posterior.point().take([split])) for split in range(len(splits)))
     return [own.draw(DRAWS, seed)(x) for own, x in zip(each, splits.x_test, strict=True)]
+
+
+def _dropout_epochs(name: str) -> int:
+    return 200 if name == "protein" else 400
 
 
 def _with_noise(draws: Tensor, scale: float) -> Predictive:
@@ -121,6 +130,49 @@ def _best_noise(outputs: list[Tensor], targets: Tensor) -> tuple[Tensor, Tensor]
         for draws, y in zip(outputs, targets, strict=True)
     ]
     return NOISE_SCALES[torch.stack([best.indices for best in found])], torch.stack([best.values for best in found])
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method on a set.
+
+    Attributes:
+        data: the set's name.
+        method: one of `METHODS`.
+    """
+
+    data: str
+    method: str
+
+    @property
+    def name(self) -> str:
+        """As in the claims."""
+        return f"{self.data}.{self.method.lower().replace(' ', '-')}"
+
+    def settings(self, seed: int) -> dict[str, Any]:
+        """All that the result depends on, beside the data."""
+        numbers = {"held_out": HELD_OUT, "hidden": list(hidden(self.data)), "seed": seed}
+        if self.method == "deep ensemble":
+            return {**numbers, "members": MEMBERS, "learning_rates": list(ENSEMBLE_RATES), "epochs": ENSEMBLE_EPOCHS}
+        return {
+            **numbers,
+            "rate": RATE,
+            "draws": DRAWS,
+            "learning_rates": list(DROPOUT_RATES),
+            "epochs": _dropout_epochs(self.data),
+        }
+
+
+def scored(row: Row, splits: Callable[[], Splits], folder: Path, seed: int, progress: Progress) -> Scores:
+    """What a row reached: read where the folder has it for these settings, trained and written where not."""
+    numbers = kept_numbers(row, folder, seed)
+    if numbers is not None:
+        return Scores(**numbers)
+    data = splits()
+    listener = progress.of(f"{row.data}, {row.method}, {len(data)} splits at once")
+    scores = METHODS[row.method](row.data, data, seed, listener)
+    write(scores, row, folder, seed)
+    return scores
 
 
 METHODS: dict[str, Scored] = {"deep ensemble": deep_ensemble, "MC dropout": mc_dropout}

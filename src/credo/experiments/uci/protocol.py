@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import torch
 from torch import Tensor
@@ -63,13 +65,13 @@ class Scores:
     """What one method reached on the splits of one set, in the units of the target.
 
     Attributes:
-        rmse: root mean squared error of the predictive mean on each split, (M,).
-        log_likelihood: mean log density of the test targets in nats on each split, (M,).
+        rmse: root mean squared error of the predictive mean on each split.
+        log_likelihood: mean log density of the test targets in nats on each split.
         seconds: training and prediction together.
     """
 
-    rmse: Tensor
-    log_likelihood: Tensor
+    rmse: list[float]
+    log_likelihood: list[float]
     seconds: float
 
     @staticmethod
@@ -77,11 +79,11 @@ class Scores:
         """The scores of one prediction per split. A density in standardised units is divided by the unit."""
         rmse, log_likelihood = [], []
         for prediction, y, unit in zip(predictions, splits.y_test, splits.unit, strict=True):
-            rmse.append((prediction.mean.squeeze(1) - y).square().mean().sqrt() * unit)
-            log_likelihood.append(prediction.log_prob(y).mean() - unit.log())
-        return Scores(torch.stack(rmse), torch.stack(log_likelihood), seconds)
+            rmse.append(float((prediction.mean.squeeze(1) - y).square().mean().sqrt() * unit))
+            log_likelihood.append(float(prediction.log_prob(y).mean() - unit.log()))
+        return Scores(rmse, log_likelihood, seconds)
 
 
-def mean_and_error(values: Tensor) -> tuple[float, float]:
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """The mean over splits and its standard error."""
-    return float(values.mean()), float(values.std()) / math.sqrt(len(values))
+    return fmean(values), stdev(values) / math.sqrt(len(values))
