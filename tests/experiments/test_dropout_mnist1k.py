@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import credo
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
 from credo.experiments.dropout_mnist1k.data import digits, rotated, synthetic
-from credo.experiments.dropout_mnist1k.rows import BASE, CONCRETE, MC, VARIATIONAL, logged, more_data, rows
+from credo.experiments.dropout_mnist1k.measure import train
+from credo.experiments.dropout_mnist1k.rows import BASE, CONCRETE, MC, VARIATIONAL, logged, more_data, quick, rows
 from credo.experiments.runs import Run, perform
 
 
@@ -81,3 +83,24 @@ def test_synthetic_images() -> None:
     assert torch.equal(rotated(image, 90.0).round(decimals=4), image.rot90(-1).round(decimals=4)) or torch.equal(
         rotated(image, 90.0).round(decimals=4), image.rot90(1).round(decimals=4)
     )
+
+
+def test_a_training_that_was_cut_short_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, data = next(row for row in quick() if row.name == MC), digits(20)
+    whole = train(row, data, 0, Progress())
+
+    pressed: list[float] = []
+
+    def interrupt(text: str, share: float | None) -> None:
+        if share is not None and share > 0.5 and not pressed:
+            pressed.append(share)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("credo.loop.run.LOOK", 0.0)  # a report for every step
+    with pytest.raises(KeyboardInterrupt), pytest.warns(credo.CredoWarning, match="interrupted"):
+        train(row, data, 0, Progress(interrupt), tmp_path)
+    assert any((tmp_path / MC).iterdir())
+    shares: list[float] = []
+    resumed = train(row, data, 0, Progress(lambda text, share: shares.append(share or 0.0)), tmp_path)
+    assert min(shares) > 0.4
+    assert (resumed.naive, resumed.sampled) == (whole.naive, whole.sampled)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from statistics import fmean, stdev
+from typing import Any
 
 from torch import Tensor
 
@@ -28,6 +29,8 @@ LOOKED = 1000
 """S of the pictures."""
 LOGGED = (1, 5, 10)
 """Epochs whose training loss the tutorial prints."""
+TRAINING = "training"
+"""Where a run folder has its trainings as long as they are not all done."""
 SHOWN = 4
 """Test digits in the picture: two that are clear and the two with most doubt."""
 
@@ -61,7 +64,7 @@ def run(claims: tuple[Claim, ...], size: Size, folder: Path, seed: int, progress
     """Train the rows of a size and measure its claims."""
     full, others = size is Size.FULL, "part of the " + ("quick" if size is Size.FULL else "full") + " size"
     try:
-        found, data = _full(seed, progress) if full else _quick(seed, progress)
+        found, data = _full(folder / TRAINING, seed, progress) if full else _quick(seed, progress)
     except DataError as error:
         return Outcome({}, unmeasured={claim.id: str(error) if full else others for claim in claims})
     looks = _looks(found[MC], data, seed)
@@ -86,11 +89,13 @@ def run(claims: tuple[Claim, ...], size: Size, folder: Path, seed: int, progress
     return Outcome(kept, tables(found), figures, {name: others for name in wanted if name not in kept})
 
 
-def _full(seed: int, progress: Progress) -> tuple[dict[str, Found], Images]:
+def _full(folder: Path, seed: int, progress: Progress) -> tuple[dict[str, Found], Images]:
     data = mnist(100)
-    found = {row.name: train(row, data, seed, progress) for row in (*rows(), logged())}
+    found = {row.name: train(row, data, seed, progress, folder) for row in (*rows(), logged())}
     larger = more_data(found[CONCRETE].row)
-    return {**found, larger.name: train(larger, mnist(larger.per_class), seed, progress)}, data
+    found[larger.name] = train(larger, mnist(larger.per_class), seed, progress, folder)
+    rmtree(folder)  # some 250 MB, of use only to a run that was cut short
+    return found, data
 
 
 def _quick(seed: int, progress: Progress) -> tuple[dict[str, Found], Images]:
@@ -101,15 +106,15 @@ def _quick(seed: int, progress: Progress) -> tuple[dict[str, Found], Images]:
         return {**found, larger.name: train(larger, digits(larger.per_class), seed, progress)}, data
 
 
-def train(row: Row, data: Images, seed: int, progress: Progress) -> Found:
-    """All repetitions of a row at once, and the accuracy of each."""
+def train(row: Row, data: Images, seed: int, progress: Progress, folder: Path | None = None) -> Found:
+    """All repetitions of a row at once, and the accuracy of each; a training that a folder has goes on from there."""
     told = progress.of(f"{row.label}, {len(data.x)} images, {row.members} repetitions")
-    begin = time.monotonic()
     method = Ensemble(row.method, row.members)
     # a plan that is measured may differ from run to run, and with it the last digits, which training amplifies
     plan, model = Plan.ONE_BY_ONE, row.model(data.pixels)
-    posterior = uninterrupted(fit(model, (data.x, data.y), method, seed=seed, progress=told, plan=plan))
-    seconds = time.monotonic() - begin
+    kept: dict[str, Any] = {} if folder is None else {"checkpoint": folder / row.name, "resume": True}
+    posterior = uninterrupted(fit(model, (data.x, data.y), method, seed=seed, progress=told, plan=plan, **kept))
+    seconds = posterior.record.seconds
     expected = Draws(posterior.model, posterior.point(), Draws.uniform(posterior.point()))
     naive = [_accuracy(one.unsqueeze(0), data.y_test) for one in expected.predict(data.x_test).draws]
     if isinstance(posterior, Draws):
