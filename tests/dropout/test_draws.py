@@ -127,7 +127,7 @@ def test_batches_of_predictions_are_the_prediction(method: credo.Method) -> None
 
 def test_batches_of_predictions_are_refused_with_a_sentence() -> None:
     posterior = fitted(METHODS["units"])
-    with pytest.raises(ValueError, match="rows must be at least 1"):
+    with pytest.raises(ValueError, match="rows must be a whole number of at least 1, got 0"):
         next(posterior.predict_batches(X, rows=0))
     with pytest.raises(ValueError, match="NaN"):
         list(posterior.predict_batches(torch.full((3, 3), float("nan"))))

@@ -451,7 +451,7 @@ def test_predict_checks_its_inputs() -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(sentence)):
             posterior.predict(x)
-    with pytest.raises(ValueError, match="draws must be at least 1"):
+    with pytest.raises(ValueError, match="draws must be a whole number of at least 1, got 0"):
         posterior.predict(X, draws=0)
 
 

@@ -209,7 +209,7 @@ def test_annealing_ends_at_the_posterior_mode(line: Any) -> None:
         (lambda: credo.SimulatedAnnealing(temperature=0.0), "temperature must be a positive number"),
         (lambda: credo.SimulatedAnnealing(sweeps=0), "sweeps must be"),
         (lambda: credo.Geometric(final=0.0), "final must lie"),
-        (lambda: credo.Polynomial(power=-1.0), "power and decay"),
+        (lambda: credo.Polynomial(power=-1.0), "power must be zero or a positive number"),
         (lambda: credo.Cyclical(cycles=0), "cycles must be"),
         (lambda: credo.Cyclical(exploration=1.0), "exploration must lie"),
     ],

@@ -1,8 +1,9 @@
-"""Options of methods: a value of the wrong kind is refused where it is written, in a sentence that names it."""
+"""Options of methods and of their parts: what cannot be meant is refused where it is written, in a sentence."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +12,44 @@ import pytest
 import torch
 
 import credo
-from credo import methods
+from credo import likelihoods, methods, priors
+from credo.core import optimizers, schedules
+from credo.core.checks import check_options
 from credo.core.config import encode
-from credo.methods.checks import check_options
-from credo.methods.vi import At, Flipout, GeometricWeights
+from credo.methods.vi import At, Flipout, GeometricWeights, starts, weighting
 
-GIVEN: dict[str, dict[str, Any]] = {"Ensemble": {"method": credo.MAP()}}
-"""What a method cannot be made without."""
-CLASSES: dict[str, type] = {
+GIVEN: dict[str, dict[str, Any]] = {
+    "Ensemble": {"method": credo.MAP()},
+    "At": {"value": 0.5},
+    "Between": {"low": -2.0, "high": 2.0},
+    "Scattered": {"scale": 0.5},
+}
+"""What cannot be made without."""
+METHODS: dict[str, type] = {
     name: getattr(methods, name)
     for name in methods.__all__
     if dataclasses.is_dataclass(getattr(methods, name)) and name != "Tick"
 }
+PARTS: dict[str, type] = {
+    name: value
+    for room in (optimizers, schedules, starts, weighting, priors, likelihoods)
+    for name, value in vars(room).items()
+    if dataclasses.is_dataclass(value) and value.__module__.startswith(room.__name__) and dataclasses.fields(value)
+}
+"""What goes into methods and models."""
+CLASSES = {**METHODS, **PARTS}
 OPTIONS = [(name, field.name) for name, made in CLASSES.items() for field in dataclasses.fields(made) if field.init]
 NOWHERE = (object(), 1j, [], dict, b"x", torch.ones(2, 2))
 """What no option takes."""
+ODD: dict[str, Any] = {"text": "a", "None": None, "list": [1], "nan": math.nan, "inf": math.inf, "negative": -1.0}
+"""What few options of parts take."""
+TAKEN = {
+    ("StepDecay", "at"): {"list"},
+    ("At", "value"): {"negative"},
+    ("Between", "low"): {"negative"},
+    ("Between", "high"): {"negative"},
+}
+"""Those that do."""
 
 
 def made(name: str, **options: Any) -> Any:
@@ -44,21 +68,40 @@ def refusal(name: str, option: str, value: Any) -> str:
     with pytest.raises((TypeError, ValueError)) as caught:
         made(name, **{option: value})
     message = str(caught.value)
-    assert message.startswith(f"{option} must be "), message
+    assert message.startswith((f"{option} must be ", f"{option} must lie ")), message
     assert "got " in message
+    assert "not supported between" not in message
+    assert "NoneType" not in message
     return message
 
 
 def test_all_methods_are_looked_at() -> None:
-    assert {"MAP", "MCDropout", "BlackBoxVI", "SGHMC", "MCLMC", "Metropolis", "Hamiltonian"} < CLASSES.keys()
-    assert len(CLASSES) == 21
-    assert len(OPTIONS) > 130
+    assert {"MAP", "MCDropout", "BlackBoxVI", "SGHMC", "MCLMC", "Metropolis", "Hamiltonian"} < METHODS.keys()
+    assert len(METHODS) == 21
+    assert len(OPTIONS) > 160
+
+
+def test_all_parts_are_looked_at() -> None:
+    rules = {"Adam", "SGD", "Cosine", "StepDecay", "Polynomial", "Geometric", "Cyclical", "WarmUp"}
+    values = {"At", "Between", "Scattered", "Normal", "Laplace", "StudentT", "ScaleMixture"}
+    assert PARTS.keys() == rules | values | {"Gaussian", "LearnedGaussian", "HeteroscedasticGaussian"}
+    assert not METHODS.keys() & PARTS.keys()
 
 
 @pytest.mark.parametrize(("name", "option"), OPTIONS)
 def test_what_no_option_takes_is_refused_by_the_name_of_the_argument(name: str, option: str) -> None:
     for wrong in NOWHERE:
-        refusal(name, option, wrong)
+        if not (option == "at" and wrong == []):  # at no time: a constant
+            refusal(name, option, wrong)
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(("name", "option"), [(name, option) for name, option in OPTIONS if name in PARTS])
+def test_what_few_parts_take(name: str, option: str, odd: str) -> None:
+    if odd in TAKEN.get((name, option), ()):
+        made(name, **{option: ODD[odd]})
+    else:
+        refusal(name, option, ODD[odd])
 
 
 @pytest.mark.parametrize(("name", "option"), numbers(int))
@@ -142,6 +185,58 @@ def test_what_was_taken_is_taken() -> None:
     assert made("MCDropout", rate={"*": np.float32(0.5)}).rate == {"*": 0.5}
     assert made("MCDropout", rate=0, drops="units").rate == 0.0
     assert made("MAP", learning_rate=1).learning_rate == 1
+    assert made("SGD", momentum=0).momentum == 0
+    assert made("Cosine", final=2.0).final == 2.0
+    assert made("Normal", scale=torch.tensor(0.5), fan_in=np.bool_(True)) == priors.Normal(0.5, fan_in=True)
+
+
+@pytest.mark.parametrize(
+    "given", [[0.25, 0.5], np.array([0.25, 0.5]), torch.tensor([0.25, 0.5]), (np.float32(0.25), np.float64(0.5))]
+)
+def test_times_of_a_decay_become_a_tuple_of_plain_numbers(given: Any) -> None:
+    decay = optimizers.StepDecay(at=given, by=0.5)
+    assert encode(decay) == encode(optimizers.StepDecay(at=(0.25, 0.5), by=0.5))
+    assert hash(decay) == hash(optimizers.StepDecay(at=(0.25, 0.5), by=0.5))
+    assert [decay.factor(fraction) for fraction in (0.0, 0.3, 0.6)] == [1.0, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("given", [0.5, np.float64(0.5), torch.tensor(0.5)])
+def test_a_single_time_of_a_decay_will_do(given: Any) -> None:
+    assert encode(optimizers.StepDecay(at=given)) == encode(optimizers.StepDecay(at=(0.5,)))
+
+
+def test_ends_of_ranges() -> None:
+    for name, option, wrong in (
+        ("Adam", "beta_1", 1.0),
+        ("Adam", "beta_2", 1),
+        ("Adam", "epsilon", 0.0),
+        ("SGD", "momentum", 1.0),
+        ("StepDecay", "at", (0.5, 30)),
+        ("StepDecay", "by", 0.0),
+        ("Geometric", "final", 0.0),
+        ("Geometric", "final", 1.5),
+        ("Cyclical", "cycles", 0),
+        ("Cyclical", "exploration", 1.0),
+        ("WarmUp", "until", 0.0),
+        ("WarmUp", "initial", 1.5),
+        ("ScaleMixture", "weight", 1.0),
+        ("Normal", "scale", 0.0),
+        ("Between", "low", 2.0),
+    ):
+        refusal(name, option, wrong)
+    for name, option, right in (
+        ("Adam", "beta_1", 0.0),
+        ("StepDecay", "at", (0.0, 1.0)),
+        ("StepDecay", "at", ()),
+        ("StepDecay", "by", 2.0),
+        ("Polynomial", "power", 0.0),
+        ("Polynomial", "decay", 0),
+        ("Geometric", "final", 1.0),
+        ("Cyclical", "exploration", 0.0),
+        ("WarmUp", "until", 1.0),
+        ("WarmUp", "initial", 1.0),
+    ):
+        made(name, **{option: right})
 
 
 def test_a_class_whose_annotations_only_a_type_checker_reads_is_left_to_its_own_checks() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
+from credo.core.checks import check_not_negative, check_options, check_positive, check_rate, fractions
 from credo.core.trees import Params
 
 Rate = float | Tensor
@@ -42,6 +43,12 @@ class Adam(Optimizer):
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        check_rate("beta_1", self.beta_1)
+        check_rate("beta_2", self.beta_2)
+        check_positive("epsilon", self.epsilon)
 
     def init(self, params: Params) -> list[Tensor]:
         first = [torch.zeros_like(p) for p in params.values()]
@@ -114,6 +121,10 @@ class SGD(Optimizer):
 
     momentum: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_options(self)
+        check_rate("momentum", self.momentum)
+
     def init(self, params: Params) -> list[Tensor]:
         return [torch.zeros_like(p) for p in params.values()] if self.momentum else []
 
@@ -155,6 +166,10 @@ class Cosine(Schedule):
 
     final: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_options(self)
+        check_not_negative("final", self.final)
+
     def factor(self, fraction: float) -> float:
         return self.final + (1.0 - self.final) * 0.5 * (1.0 + math.cos(math.pi * fraction))
 
@@ -165,6 +180,11 @@ class StepDecay(Schedule):
 
     at: tuple[float, ...] = (0.5,)
     by: float = 0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", fractions("at", self.at))
+        check_options(self)
+        check_positive("by", self.by)
 
     def factor(self, fraction: float) -> float:
         return self.by ** sum(fraction >= point for point in self.at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from credo.core.checks import check_at_least, check_not_negative, check_options, check_rate
 from credo.core.optimizers import Schedule
 
 
@@ -30,8 +31,9 @@ class Polynomial(Schedule):
     decay: float = 10.0
 
     def __post_init__(self) -> None:
-        if not (self.power >= 0 and self.decay >= 0):
-            raise ValueError(f"power and decay must be zero or more, got {self.power!r} and {self.decay!r}")
+        check_options(self)
+        check_not_negative("power", self.power)
+        check_not_negative("decay", self.decay)
 
     def factor(self, fraction: float) -> float:
         return float((1.0 + self.decay * fraction) ** -self.power)
@@ -49,6 +51,7 @@ class Geometric(Schedule):
     final: float = 1e-3
 
     def __post_init__(self) -> None:
+        check_options(self)
         if not 0.0 < self.final <= 1.0:
             raise ValueError(f"final must lie between 0 and 1 (0 excluded), got {self.final!r}")
 
@@ -74,10 +77,9 @@ class Cyclical(Schedule):
     exploration: float = 0.75
 
     def __post_init__(self) -> None:
-        if not isinstance(self.cycles, int) or self.cycles < 1:
-            raise ValueError(f"cycles must be a whole number of at least 1, got {self.cycles!r}")
-        if not 0.0 <= self.exploration < 1.0:
-            raise ValueError(f"exploration must lie between 0 and 1 (1 excluded), got {self.exploration!r}")
+        check_options(self)
+        check_at_least("cycles", self.cycles, 1)
+        check_rate("exploration", self.exploration)
 
     def factor(self, fraction: float) -> float:
         return 0.5 * (math.cos(math.pi * self._position(fraction)) + 1.0)

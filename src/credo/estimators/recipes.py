@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from credo.core.checks import check_at_least, check_options
 from credo.core.optimizers import Constant, Cosine
 from credo.likelihoods import Likelihood
 from credo.methods import MAP, BayesByBackprop, Ensemble, MCDropout, Method
-from credo.methods.checks import check_at_least, check_options
 from credo.model import Model
 from credo.nets import MLP
 from credo.priors import Normal, Prior

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from credo.core.checks import check_options, check_positive
 from credo.core.trees import Params
 from credo.likelihoods.base import NumericLikelihood, as_columns, check_finite
 
@@ -73,7 +74,8 @@ class Gaussian(_Normal):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive("scale", self.scale)
+        check_options(self)
+        check_positive("scale", self.scale)
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
         y = as_columns(y, outputs, "Gaussian")
@@ -97,7 +99,8 @@ class LearnedGaussian(_Normal):
     initial_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive("initial_scale", self.initial_scale)
+        check_options(self)
+        check_positive("initial_scale", self.initial_scale)
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
         y = as_columns(y, outputs, "LearnedGaussian")
@@ -135,7 +138,8 @@ class HeteroscedasticGaussian(_Normal):
     floor: float = 1e-3
 
     def __post_init__(self) -> None:
-        _positive("floor", self.floor)
+        check_options(self)
+        check_positive("floor", self.floor)
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
         y = as_columns(y, outputs, "HeteroscedasticGaussian", per_target=2)
@@ -145,8 +149,3 @@ class HeteroscedasticGaussian(_Normal):
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         mean, raw = outputs.chunk(2, dim=-1)
         return mean, F.softplus(raw) + self.floor
-
-
-def _positive(name: str, value: float) -> None:
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be a positive number, got {value}")

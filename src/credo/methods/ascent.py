@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC
 from dataclasses import dataclass
 
+from credo.core.checks import check_at_least, check_options, check_positive
 from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.methods.base import Method
-from credo.methods.checks import check_at_least, check_options, check_positive
 
 
 @dataclass(frozen=True)

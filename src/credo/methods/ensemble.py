@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.methods.base import Info, Method, State, Tick
-from credo.methods.checks import check_at_least, check_options
 from credo.methods.point import MAP
 from credo.model import Batch, Model, Target
 from credo.posteriors import Posterior

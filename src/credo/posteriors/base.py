@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from credo.core.arrays import tensor
+from credo.core.checks import is_number, whole_number
 from credo.core.record import Record
 from credo.core.trees import Variables, flatten, move
 from credo.model import Model
@@ -59,7 +60,7 @@ class Posterior(ABC):
             draws: number of drawn functions; None for the posterior's own choice.
             seed: of the draws; the same seed gives the same functions.
         """
-        functions = self.draw(draws, seed)
+        functions = self.draw(_count(draws), seed)
         inputs = self.inputs(x)
         return predictive(self.model.likelihood, functions(inputs), functions.likelihood_params, functions.log_weights)
 
@@ -79,9 +80,8 @@ class Posterior(ABC):
         Example:
             `mean = torch.cat([prediction.mean for prediction in posterior.predict_batches(x, draws=100)])`
         """
-        if rows is not None and rows < 1:
-            raise ValueError(f"rows must be at least 1, got {rows}")
-        functions, inputs = self.draw(draws, seed), _array(x)
+        rows = None if rows is None else whole_number("rows", rows)
+        functions, inputs = self.draw(_count(draws), seed), _array(x)
         outputs = self.model.outputs(self.point(), self.inputs(inputs[:1]))
         size = rows or max(1, BATCH_ENTRIES // (len(functions) * outputs))
         for start in range(0, len(inputs), size):
@@ -130,6 +130,17 @@ class Posterior(ABC):
     def save(self, folder: str | Path) -> Path:
         """Write the posterior to a folder of JSON and safetensors; `credo.load` reads it back."""
         return write_posterior(Path(folder), type(self).__name__, self.model, self.tensors(), self.record)
+
+
+def _count(draws: Any) -> int | None:
+    """The number of draws; who gives targets in its place is told where they go."""
+    if isinstance(draws, Sized) and not isinstance(draws, str) and not is_number(draws):
+        raise TypeError(
+            f"draws must be a whole number such as 100, got a value of type {type(draws).__name__}: predictions take "
+            "the inputs alone, as in posterior.predict(x); their log density at targets y is "
+            "posterior.predict(x).log_prob(y)"
+        )
+    return None if draws is None else whole_number("draws", draws)
 
 
 def _array(x: Any) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credo.core.checks import whole_number
 from credo.core.convergence import verdict_on
 from credo.core.optional import optional
 from credo.core.trees import Variables
@@ -94,8 +95,7 @@ class Chains(Posterior):
         total = self.variables.members
         if count is None:
             return Functions(self.model, self.variables, Draws.uniform(self.variables))
-        if count < 1:
-            raise ValueError(f"draws must be at least 1, got {count}")
+        count = whole_number("count", count)
         order = torch.arange(total).view(self.length, self.chains).T.reshape(-1)  # chain by chain
         chosen = order[(torch.arange(count, dtype=torch.float64) + 0.5).mul(total / count).long() % total]
         picked = self.variables.take(chosen)

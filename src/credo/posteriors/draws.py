@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.checks import whole_number
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.posteriors.base import Posterior
@@ -35,8 +36,7 @@ class Draws(Posterior):
         """All draws with their weights; with a count, that many by systematic resampling."""
         if count is None:
             return Functions(self.model, self.variables, self.log_weights)
-        if count < 1:
-            raise ValueError(f"draws must be at least 1, got {count}")
+        count = whole_number("count", count)
         chosen = _systematic(self.log_weights, count, Stream(seed, ("draw",)))
         picked = self.variables.take(chosen)
         return Functions(self.model, picked, Draws.uniform(picked))

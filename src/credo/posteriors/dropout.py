@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from credo.core.checks import whole_number
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.posteriors.base import Posterior
@@ -37,9 +38,7 @@ class Dropout(Posterior):
 
     def draw(self, count: int | None = None, seed: int = 0) -> Functions:
         """`count` functions (100 when not said), dealt to the members in turn."""
-        count = DRAWS if count is None else count
-        if count < 1:
-            raise ValueError(f"draws must be at least 1, got {count}")
+        count = DRAWS if count is None else whole_number("count", count)
         even = torch.full((count,), -torch.log(torch.tensor(float(count))).item(), device=self.variables.device)
         return Functions(self.model, self.variables, even, masks=Stream(seed, ("draw", "masks")), rates=self.rates)
 

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
+from credo.core.checks import whole_number
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables, ravel, take
 from credo.model import likelihood_params
@@ -53,9 +54,7 @@ class DiagonalGaussian(Posterior):
 
     def draw(self, count: int | None = None, seed: int = 0) -> Functions:
         """`count` functions (100 when not said), dealt to the members in turn."""
-        count = DRAWS if count is None else count
-        if count < 1:
-            raise ValueError(f"draws must be at least 1, got {count}")
+        count = DRAWS if count is None else whole_number("count", count)
         variables = self._drawn(count, Stream(seed, ("draw", "weights")))
         return Functions(self.model, variables, Draws.uniform(variables))
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from credo.core.checks import whole_number
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables, take
 from credo.posteriors.base import Posterior
@@ -41,9 +42,7 @@ class UnitNoise(Posterior):
 
     def draw(self, count: int | None = None, seed: int = 0) -> Functions:
         """`count` functions (100 when not said), dealt to the members in turn."""
-        count = DRAWS if count is None else count
-        if count < 1:
-            raise ValueError(f"draws must be at least 1, got {count}")
+        count = DRAWS if count is None else whole_number("count", count)
         lanes = torch.arange(count) % self.mean.members
         centre, spread = self.mean.take(lanes), take(dict(self.relative_scale), lanes)
         noise = Stream(seed, ("draw", "units")).normal_like({name: units(centre.params[name]) for name in spread})

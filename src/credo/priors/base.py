@@ -110,8 +110,3 @@ class ElementwisePrior(Prior):
         if not self.fan_in:
             return standard
         return {name: w / math.sqrt(layout[name].fan_in) for name, w in standard.items()}
-
-
-def check_scale(name: str, value: float) -> None:
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be a positive number, got {value}")

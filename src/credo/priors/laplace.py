@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_options, check_positive
 from credo.core.trees import Layout, Params
-from credo.priors.base import ElementwisePrior, check_scale
+from credo.priors.base import ElementwisePrior
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Laplace(ElementwisePrior):
     fan_in: bool = False
 
     def __post_init__(self) -> None:
-        check_scale("scale", self.scale)
+        check_options(self)
+        check_positive("scale", self.scale)
 
     def log_density(self, w: Tensor) -> Tensor:
         b = self.scale / math.sqrt(2.0)

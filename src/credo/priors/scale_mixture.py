@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credo.priors.base import ElementwisePrior, check_scale
+from credo.core.checks import check_options, check_positive
+from credo.priors.base import ElementwisePrior
 
 Pair = tuple[float, float]
 
@@ -73,8 +74,9 @@ class ScaleMixture(ElementwisePrior):
     fan_in: bool = False
 
     def __post_init__(self) -> None:
-        check_scale("scale_1", self.scale_1)
-        check_scale("scale_2", self.scale_2)
+        check_options(self)
+        check_positive("scale_1", self.scale_1)
+        check_positive("scale_2", self.scale_2)
         if not 0.0 < self.weight < 1.0:
             raise ValueError(f"weight must lie strictly between 0 and 1, got {self.weight}")
 

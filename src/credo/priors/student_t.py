@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.priors.base import ElementwisePrior, check_scale
+from credo.core.checks import check_options, check_positive
+from credo.priors.base import ElementwisePrior
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,9 @@ class StudentT(ElementwisePrior):
     fan_in: bool = False
 
     def __post_init__(self) -> None:
-        check_scale("scale", self.scale)
-        check_scale("df", self.df)
+        check_options(self)
+        check_positive("scale", self.scale)
+        check_positive("df", self.df)
 
     def log_density(self, w: Tensor) -> Tensor:
         half = 0.5 * (self.df + 1.0)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_positive, one_of
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Tick
-from credo.methods.checks import check_positive, one_of
 from credo.methods.dropout.base import DropoutMethod, Group, leaves_of, with_length_scale
 from credo.methods.dropout.placing import placed, sites_of
 from credo.methods.dropout.prior import Keep, expected_log_prior

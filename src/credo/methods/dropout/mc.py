@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from credo.core.checks import check_positive, check_rate, is_number, one_of
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.methods.base import Info, Tick
-from credo.methods.checks import check_positive, check_rate, is_number, one_of
 from credo.methods.dropout.base import DropoutMethod, Group, leaves_of, with_length_scale
 from credo.methods.dropout.placing import Rate, placed, sites_of
 from credo.methods.dropout.prior import expected_log_prior, fixed_keeps

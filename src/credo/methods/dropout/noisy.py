@@ -10,13 +10,14 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options, check_positive, patterns, unmatched
 from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_options, check_positive, patterns, unmatched
 from credo.methods.dropout.noise import Noise, listed
 from credo.methods.vi.layers import find_layers, perturbed_outputs, walkable
+from credo.methods.vi.rows import keep_memory
 from credo.methods.vi.weighting import WarmUp
 from credo.model import Batch, Model, Target, likelihood_params
 from credo.nets.dropout import draw_masks
@@ -124,6 +125,7 @@ class NoisyWeights(Method):
 
     def init(self, target: Target, variables: Variables, noise: Stream) -> NoisyState:
         params = variables.params
+        keep_memory()
         level = {name: self.noise.first(params[name], self.initial) for name in self.weights(target.layout)}
         return NoisyState(variables, level, self.optimizer.init(params), self.optimizer.init(level))
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_positive
 from credo.methods.base import Info
-from credo.methods.checks import check_positive
 from credo.methods.dropout.noise import Additive, ByInput, Correlated, Multiplicative, Noise
 from credo.methods.dropout.noisy import NoisyWeights
 from credo.methods.dropout.sharing import PerLayer, PerUnit, PerWeight, Sharing, resolved

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.methods.checks import check_positive
+from credo.core.checks import check_positive
 from credo.methods.mcmc.chees import LengthSearch, chees_slope, van_der_corput
 from credo.methods.mcmc.density import Density
 from credo.methods.mcmc.hamiltonian import HamiltonianSampler, HamiltonianState, Moved, acceptance_of

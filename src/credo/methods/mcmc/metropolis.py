@@ -9,10 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options, check_positive, check_rate
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Kept, Sampler, Tick
-from credo.methods.checks import check_at_least, check_options, check_positive, check_rate
 from credo.methods.mcmc.density import refuse_running_statistics
 from credo.methods.mcmc.random_walk import Place, Terrain, single, walk
 from credo.model import Batch, Model, Target

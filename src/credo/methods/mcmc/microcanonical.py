@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_positive
 from credo.core.record import Record
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Kept, Tick
-from credo.methods.checks import check_at_least, check_positive
 from credo.methods.mcmc.density import Density
 from credo.methods.mcmc.energy_search import EnergySearch
 from credo.methods.mcmc.leapfrog import Place

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least
 from credo.methods.base import Kept
-from credo.methods.checks import check_at_least
 from credo.methods.mcmc.density import Density
 from credo.methods.mcmc.hamiltonian import HamiltonianSampler, HamiltonianState, Moved
 from credo.methods.mcmc.leapfrog import Place, WithGradient

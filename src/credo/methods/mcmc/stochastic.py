@@ -10,12 +10,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options, check_positive, check_rate
 from credo.core.optimizers import Constant, Schedule
 from credo.core.rng import Stream
 from credo.core.schedules import Cyclical
 from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Kept, Sampler, Tick
-from credo.methods.checks import check_at_least, check_options, check_positive, check_rate
 from credo.model import Batch, Model, Target
 from credo.nets.dropout import DropoutChange
 from credo.posteriors import Chains, Posterior

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options
 from credo.methods.base import Sampler, State, Tick
-from credo.methods.checks import check_at_least, check_options
 from credo.methods.mcmc.density import Density, refuse_running_statistics
 from credo.model import Batch, Model, Target
 

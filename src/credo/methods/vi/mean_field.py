@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options, check_positive, patterns, unmatched
 from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables, map_tensors
 from credo.likelihoods import LearnedGaussian
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_options, check_positive, patterns, unmatched
 from credo.methods.vi.factors import uncertain_first
 from credo.methods.vi.rows import Row, keep_memory
 from credo.methods.vi.starts import At, Start, rho_of

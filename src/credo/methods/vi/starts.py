@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
+from credo.core.checks import check_finite, check_options, check_positive
 from credo.core.rng import Stream
 from credo.core.trees import Params
-from credo.methods.checks import check_positive
 
 
 class Start(ABC):
@@ -27,6 +27,10 @@ class At(Start):
 
     value: float
 
+    def __post_init__(self) -> None:
+        check_options(self)
+        check_finite("value", self.value)
+
     def fill(self, like: Params, noise: Stream) -> Params:
         return {name: torch.full_like(t, self.value) for name, t in like.items()}
 
@@ -39,6 +43,9 @@ class Between(Start):
     high: float
 
     def __post_init__(self) -> None:
+        check_options(self)
+        check_finite("low", self.low)
+        check_finite("high", self.high)
         if not self.low < self.high:
             raise ValueError(f"low must be below high, got {self.low} and {self.high}")
 
@@ -56,6 +63,7 @@ class Scattered(Start):
     scale: float
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_positive("scale", self.scale)
 
     def fill(self, like: Params, noise: Stream) -> Params:

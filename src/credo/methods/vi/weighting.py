@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from credo.core.checks import check_options
 from credo.core.optimizers import Schedule
 
 
@@ -47,6 +48,7 @@ class WarmUp(Schedule):
     initial: float = 0.0
 
     def __post_init__(self) -> None:
+        check_options(self)
         if not 0.0 < self.until <= 1.0:
             raise ValueError(f"until must be a fraction of the run, above 0 and up to 1, got {self.until}")
         if not 0.0 <= self.initial <= 1.0:

@@ -9,11 +9,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options, check_positive
 from credo.core.pareto import Smoothed, pareto_k
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
 from credo.methods.base import Info, Method, Tick
-from credo.methods.checks import check_at_least, check_options, check_positive
 from credo.methods.mcmc.density import refuse_running_statistics
 from credo.methods.mcmc.random_walk import Terrain, single
 from credo.methods.weighted.importance import weighed_draws, weightless

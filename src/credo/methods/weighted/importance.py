@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options
 from credo.core.pareto import Smoothed, pareto_k, smoothed
 from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
 from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Kept, Sampler, Tick
-from credo.methods.checks import check_at_least, check_options
 from credo.methods.mcmc.density import refuse_running_statistics
 from credo.methods.mcmc.random_walk import full_log_likelihood
 from credo.methods.weighted.prior import prior_draws

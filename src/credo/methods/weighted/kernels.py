@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.methods.checks import check_at_least, check_options, check_rate
+from credo.core.checks import check_at_least, check_options, check_rate
 from credo.methods.mcmc.random_walk import Place, Terrain, acceptance, walk
 
 JITTER = 0.2

@@ -6,7 +6,7 @@ What kind of value an option takes is said once, by the annotation of its field;
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -64,6 +64,16 @@ def check_positive(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
+def check_not_negative(name: str, value: float) -> None:
+    if not (is_number(value) and value >= 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be zero or a positive number, got {value!r}")
+
+
+def check_finite(name: str, value: float) -> None:
+    if not (is_number(value) and math.isfinite(value)):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+
+
 def check_rate(name: str, value: float) -> None:
     if not (is_number(value) and 0.0 <= value < 1.0):
         raise ValueError(f"{name} must lie between 0 and 1 (1 excluded), got {value!r}")
@@ -72,6 +82,27 @@ def check_rate(name: str, value: float) -> None:
 def is_number(value: object) -> bool:
     """Whether a value is one number: Python's, numpy's or a tensor without axes; True and False are none."""
     return _fits(_plain(value), float)
+
+
+def whole_number(name: str, value: object) -> int:
+    """A whole number from 1 on, as Python's own."""
+    number = _plain(value)
+    if not _fits(number, int):
+        raise TypeError(f"{name} must be a whole number such as {EXAMPLES[int]}, got {_told(number, ())}")
+    check_at_least(name, number, 1)
+    return int(number)
+
+
+def fractions(name: str, value: Any) -> tuple[float, ...]:
+    """One fraction of a run, or several, as a tuple of plain numbers."""
+    several = isinstance(value, Iterable) and not isinstance(value, str) and not is_number(value)
+    numbers = tuple(map(_plain, value if several else [value]))
+    if not all(_fits(number, float) and 0.0 <= number <= 1.0 for number in numbers):
+        raise ValueError(
+            f"{name} must be a fraction of the run between 0 and 1, or several such as (0.5, 0.75), "
+            f"got {_told(value, ())}"
+        )
+    return numbers
 
 
 def one_of(name: str, value: str, choices: type[Choice]) -> Choice:
