@@ -106,7 +106,8 @@ def main() -> None:
     print(HEADER)
     for kind in ("default Adam", "fused Adam"):
         for name in METHODS:
-            print(row(f"{name}: a step / a plain one ({kind})", step[name], step[kind], PROMISE))
+            promise = PROMISE if kind == "default Adam" else None
+            print(row(f"{name}: a step / a plain one ({kind})", step[name], step[kind], promise))
         name = "two products a layer, no noise (fused Adam)"
         print(row(f"{name} / a plain one", step[name], step[kind], None))
 
