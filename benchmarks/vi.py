@@ -3,9 +3,8 @@
 A step of a net 784-400-400-10 on batches of 128, by each estimator, against a plain deterministic step of the same net
 with the same kind of optimiser; and 100 draws at 1000 inputs against 100 plain forward passes. A step is what a longer
 run takes more than a shorter one, on both sides, so what happens once (checks, first weights) is not part of it. It is
-processor time on one thread. The promises are for a normal prior and torch's default optimiser; its fused one and a prior
-without a closed divergence are there for comparison, and so is a step of `local` written out for this one network
-(`by_hand.py`).
+processor time on one thread. The promises are for a normal prior and torch's default optimiser; its fused one, a prior
+without a closed divergence and a step of `local` written out for this one network (`by_hand.py`) are for comparison.
 """
 
 from __future__ import annotations

@@ -90,5 +90,6 @@ def _show(console: Console, run: Run, folder: Path) -> None:
         tell(console, f"{folder / figure.path}: {figure.caption}", piped=True)
     tell(console, f"{folder / SUMMARY} and {folder / OUTCOME} hold all of this.", piped=True)
     counts = {v: sum(j.verdict is v for j in run.judged) for v in Verdict}
-    told = ", ".join(f"{count} {'agree' if v is Verdict.AGREES else v.value}" for v, count in counts.items() if count)
+    many = {Verdict.AGREES: "agree", Verdict.DIFFERS: "differ"}
+    told = ", ".join(f"{n} {v.value if n == 1 else many.get(v, v.value)}" for v, n in counts.items() if n)
     console.print(f"{len(run.judged)} claims: {told}. {run.seconds:.0f} seconds.", markup=False)
