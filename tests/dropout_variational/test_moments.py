@@ -65,7 +65,7 @@ class Scene:
         if isinstance(noise, Correlated):
             by_unit = (slope * params["0.weight"]).sum(1).flatten(1)
             by_unit = by_unit.reshape(len(by_unit), weight.shape[2], -1).sum(2)  # (E, inputs)
-            spread = noise.spread(weight, self.level).flatten().expand(by_unit.shape[1])
+            spread = noise.spread(weight, self.level).values.flatten().expand(by_unit.shape[1])
             self.covariance = by_unit * spread.square() @ by_unit.T
         else:
             assert isinstance(noise, WeightNoise)
@@ -74,7 +74,7 @@ class Scene:
 
     def trained(self, examples: int = DRAWS, spread: Tensor | None = None) -> Tensor:
         """The outputs of one example that comes many times in a batch, (B, E)."""
-        given = self.noise.spread(self.mean.params["0.weight"], self.level) if spread is None else spread
+        given = self.noise.spread(self.mean.params["0.weight"], self.level).values if spread is None else spread
         x = self.x.expand(examples, *self.x.shape[1:])
         batch = Batch(x, x.new_zeros(examples, len(self.centre)))
         level, leaf = {"0.weight": self.level}, {"0.weight": given}
@@ -148,7 +148,7 @@ def test_examples_and_members_have_noise_of_their_own(noise: Noise) -> None:
     sample = scene.trained(50)
     assert len({tuple(row) for row in sample.tolist()}) == 50
     two = Variables({name: p.expand(2, *p.shape[1:]) for name, p in scene.mean.params.items()})
-    spread = noise.spread(scene.mean.params["0.weight"], scene.level)
+    spread = noise.spread(scene.mean.params["0.weight"], scene.level).values
     batch = Batch(scene.x, scene.x.new_zeros(1, 3))
     for plan in credo.Plan:
         passage = noisy_pass(

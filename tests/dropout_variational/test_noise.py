@@ -63,7 +63,7 @@ def test_the_divergence_and_its_slopes(noise: Noise) -> None:
     w, r = weight.clone().requires_grad_(), level.clone().requires_grad_()
     expected = divergence_of(noise, w, r)
     by_weight, by_level = torch.autograd.grad(expected.sum(), (w, r), materialize_grads=True)
-    of_weight, of_level = noise.slopes(weight, level, spread, zero, torch.zeros_like(spread), 0.3)
+    of_weight, of_level = noise.slopes(weight, level, spread, zero, torch.zeros_like(spread.values), 0.3)
     torch.testing.assert_close(noise.kl(weight, level), expected.detach())
     torch.testing.assert_close(of_level, 0.3 * by_level)
     torch.testing.assert_close(of_weight, 0.3 * by_weight)
@@ -106,7 +106,7 @@ def test_a_weight_of_zero_has_finite_slopes() -> None:
     weight = torch.zeros(1, 2, 2)
     level = Additive().first(weight, 0.1)
     spread = Additive().spread(weight, level)
-    slopes = Additive().slopes(weight, level, spread, torch.zeros_like(weight), torch.ones_like(spread), 1.0)
+    slopes = Additive().slopes(weight, level, spread, torch.zeros_like(weight), torch.ones_like(spread.values), 1.0)
     for tensor in (Additive().kl(weight, level), *slopes):
         assert bool(tensor.isfinite().all())
 

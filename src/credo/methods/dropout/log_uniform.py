@@ -83,7 +83,7 @@ class Sigmoid(LogUniform):
 
     def rest(self, log_alpha: Tensor) -> Tensor:
         """1 - sigmoid(k2 + k3 log alpha), without the loss of digits where alpha is large."""
-        return torch.sigmoid_(log_alpha.mul(-self.k3).sub_(self.k2))
+        return torch.add(log_alpha.new_full((), -self.k2), log_alpha, alpha=-self.k3).sigmoid_()
 
     def bell(self, rest: Tensor, out: Tensor | None = None) -> Tensor:
         """The slope of k1 rest by log alpha."""

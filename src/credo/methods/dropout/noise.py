@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,18 @@ CEILING = 0.0
 """Largest log variance. A weight whose input is always zero feels the prior alone, which would let it grow forever."""
 
 
+class Spread(NamedTuple):
+    """What a network is given of the noise on a weight.
+
+    Attributes:
+        values: a leaf of the step's graph.
+        kept: of what they were made of, what the slopes need again.
+    """
+
+    values: Tensor
+    kept: tuple[Tensor, ...] = ()
+
+
 class Noise(ABC):
     """Normal noise on a weight theta, (M, *shape), written in a level that training moves.
 
@@ -48,8 +60,8 @@ class Noise(ABC):
         """The level before the first step."""
 
     @abstractmethod
-    def spread(self, weight: Tensor, level: Tensor) -> Tensor:
-        """What the network is given, a new tensor."""
+    def spread(self, weight: Tensor, level: Tensor) -> Spread:
+        """What the network is given, a new tensor, and what the slopes will need."""
 
     def constants(self, layer: Layer, level: Tensor) -> list[Tensor]:
         """What else it is given, (M, ...) each, and nobody differentiates by."""
@@ -73,7 +85,7 @@ class Noise(ABC):
 
     @abstractmethod
     def slopes(
-        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+        self, weight: Tensor, level: Tensor, spread: Spread, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
     ) -> tuple[Tensor, Tensor]:
         """By the weights and by the level, of a loss and a share of the divergence.
 
@@ -104,8 +116,8 @@ class WeightNoise(Noise, ABC):
     def variance(self, weight: Tensor, level: Tensor) -> Tensor:
         """Of every weight, a new tensor."""
 
-    def spread(self, weight: Tensor, level: Tensor) -> Tensor:
-        return self.variance(weight, level)
+    def spread(self, weight: Tensor, level: Tensor) -> Spread:
+        return Spread(self.variance(weight, level))
 
     def remarks(self, layers: Sequence[Layer], layout: Layout) -> tuple[str, ...]:
         shared = [layer.weight for layer in layers if layer.positions > 1]
@@ -166,12 +178,17 @@ class RelativeNoise(AlphaNoise, WeightNoise, ABC):
 class Multiplicative(RelativeNoise):
     """Alphas shared in any way: the spread is alpha theta^2, the variance of every weight."""
 
-    def slopes(
-        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def spread(self, weight: Tensor, level: Tensor) -> Spread:
         alpha = level.exp()
+        scaled = alpha * weight
+        return Spread(scaled * weight, (alpha, scaled))
+
+    def slopes(
+        self, weight: Tensor, level: Tensor, spread: Spread, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+    ) -> tuple[Tensor, Tensor]:
+        alpha, scaled = spread.kept
         own = self.prior.slope_at(alpha, share * self.times(weight, level))
-        passed = by_spread.mul_(weight).mul_(alpha)
+        passed = by_spread.mul_(scaled)
         of_weight = by_weight.add_(passed, alpha=2.0)
         if level.shape == weight.shape:
             return of_weight, own.addcmul_(passed, weight)
@@ -195,8 +212,8 @@ class ByInput(RelativeNoise):
 
     perturbation = _Scaled()
 
-    def spread(self, weight: Tensor, level: Tensor) -> Tensor:
-        return weight.square()
+    def spread(self, weight: Tensor, level: Tensor) -> Spread:
+        return Spread(weight.square())
 
     def constants(self, layer: Layer, level: Tensor) -> list[Tensor]:
         alpha, channels = level.exp().flatten(1), layer.per_channel(layer.inputs)
@@ -209,11 +226,11 @@ class ByInput(RelativeNoise):
         return super().draw(weight, spread * level.exp(), level, noise)
 
     def slopes(
-        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+        self, weight: Tensor, level: Tensor, spread: Spread, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
     ) -> tuple[Tensor, Tensor]:
         own = self.prior.slope_at(level.exp(), share * self.times(weight, level))
         by_weight.addcmul_(by_spread, weight, value=2.0)
-        return by_weight, own.add_(by_spread.mul_(spread).sum_to_size(level.shape))
+        return by_weight, own.add_(by_spread.mul_(spread.values).sum_to_size(level.shape))
 
 
 @dataclass(frozen=True)
@@ -235,16 +252,17 @@ class Additive(WeightNoise):
         return self.prior.kl(self.log_alpha(weight, level)).flatten(1).sum(1)
 
     def slopes(
-        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+        self, weight: Tensor, level: Tensor, spread: Spread, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
     ) -> tuple[Tensor, Tensor]:
         # few passes and few new tensors: logarithms and fresh memory cost as much as the network itself
-        size = weight.square().add_(NOTHING)
-        log_alpha = size.log().neg_().add_(level)
-        noiseless = torch.add(size, spread)
+        size = torch.addcmul(weight.new_full((), NOTHING), weight, weight)
+        log_alpha = size.log()
+        torch.sub(level, log_alpha, out=log_alpha)
+        noiseless = torch.add(size, spread.values)
         torch.div(size, noiseless, out=noiseless)  # 1 / (1 + alpha)
         own = self.prior.bell(self.prior.rest(log_alpha), out=log_alpha).sub_(noiseless, alpha=0.5).mul_(share)
         of_weight = by_weight.addcmul_(torch.div(weight, size, out=size), own, value=-2.0)
-        return of_weight, own.addcmul_(by_spread, spread)
+        return of_weight, own.addcmul_(by_spread, spread.values)
 
     def confine(self, level: Tensor) -> None:
         level.clamp_(max=CEILING)
@@ -293,8 +311,8 @@ class Correlated(AlphaNoise):
             )
         return ()
 
-    def spread(self, weight: Tensor, level: Tensor) -> Tensor:
-        return level.mul(0.5).exp_()
+    def spread(self, weight: Tensor, level: Tensor) -> Spread:
+        return Spread(level.mul(0.5).exp_())
 
     def shape(self, layer: Layer) -> tuple[int, ...]:
         return layer.per_channel(layer.inputs)
@@ -303,16 +321,17 @@ class Correlated(AlphaNoise):
         return torch.addcmul(weight, weight * spread, units(noise))
 
     def slopes(
-        self, weight: Tensor, level: Tensor, spread: Tensor, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
+        self, weight: Tensor, level: Tensor, spread: Spread, by_weight: Tensor, by_spread: Tensor, share: float | Tensor
     ) -> tuple[Tensor, Tensor]:
         own = self.prior.slope_at(level.exp(), share * self.times(weight, level))
-        return by_weight, own.addcmul_(by_spread, spread, value=0.5)
+        return by_weight, own.addcmul_(by_spread, spread.values, value=0.5)
 
     def times(self, weight: Tensor, level: Tensor) -> int:
         return weight.shape[2] // level[0].numel()
 
     def posterior(self, model: Model, mean: Variables, level: Params) -> Posterior:
-        return UnitNoise(model, mean, {name: self.spread(mean.params[name], values) for name, values in level.items()})
+        scale = {name: self.spread(mean.params[name], values).values for name, values in level.items()}
+        return UnitNoise(model, mean, scale)
 
 
 def listed(names: Sequence[str]) -> str:

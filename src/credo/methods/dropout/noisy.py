@@ -147,7 +147,8 @@ class NoisyWeights(Method):
         noise, level = self.noise, state.level
         with torch.no_grad():
             spread = {name: noise.spread(state.mean.params[name], values) for name, values in level.items()}
-        passage = noisy_pass(target, noise, state.mean, level, spread, batch, tick.noise)
+        given = {name: each.values for name, each in spread.items()}
+        passage = noisy_pass(target, noise, state.mean, level, given, batch, tick.noise)
         log_likelihood = target.full(
             target.model.likelihood.log_prob(passage.outputs, batch.y, likelihood_params(passage.mean))
         )
