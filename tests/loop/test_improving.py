@@ -20,7 +20,8 @@ def notes(method: credo.Method) -> str:
 
 @pytest.mark.parametrize("kind", [credo.MAP, credo.BayesByBackprop, credo.DeepEnsemble], ids=lambda k: k.__name__)
 def test_a_line_after_a_hundred_small_steps(kind) -> None:
-    assert "still getting better" in notes(kind(epochs=100, learning_rate=1e-3))
+    # with 0.001 the rise is below the noise of Bayes by Backprop's draws in four runs of five; with 0.005 in none of 20
+    assert "still getting better" in notes(kind(epochs=100, learning_rate=5e-3))
     assert "still getting better" not in notes(kind(epochs=300, learning_rate=0.05))
 
 
