@@ -126,3 +126,7 @@ def test_schedules(fraction):
     assert Cosine(0.1).factor(fraction) == pytest.approx(0.1 + 0.9 * math.cos(math.pi * fraction / 2) ** 2, abs=1e-12)
     decay = StepDecay(at=(0.5, 0.75), by=0.1).factor(fraction)
     assert decay == pytest.approx(1.0 if fraction < 0.5 else 0.1 if fraction < 0.75 else 0.01, rel=1e-12)
+
+
+def test_nothing_to_move_is_no_mistake() -> None:
+    Adam().update({}, [], Adam().init({}), 0.1)

@@ -78,6 +78,19 @@ def test_a_hooked_layer_is_left_to_vmap() -> None:
     assert dense_stack(module) is None
 
 
+def test_a_layer_whose_instance_was_changed_is_left_to_vmap() -> None:
+    for change in (
+        lambda layer: layer.register_full_backward_hook(lambda *_: None),
+        lambda layer: layer.register_full_backward_pre_hook(lambda *_: None),
+        lambda layer: setattr(layer, "forward", torch.abs),
+    ):
+        for place in (0, 1):
+            module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+            assert dense_stack(module) is not None
+            change(module[place])
+            assert dense_stack(module) is None
+
+
 def test_sequences_of_rows_are_left_to_vmap() -> None:
     network = Network(nn.Sequential(nn.Linear(3, 2), nn.Flatten(), nn.Linear(8, 1)).double())
     variables = network.initial(2, credo.Stream(0))

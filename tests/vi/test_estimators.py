@@ -317,6 +317,57 @@ def test_a_walk_that_forgets_the_noise_on_its_way_back_is_found_out(monkeypatch:
     assert not torch.allclose(found[0].mean.values, right[1].mean.values)
 
 
+@dataclass(frozen=True)
+class Louder(LocalReparameterization):
+    """Says what a layer does, and leaves the ways through a stack to its parent."""
+
+    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
+        return 2.0 * super().__call__(affine, x, weight, bias, own)
+
+
+def test_a_subclass_with_a_call_of_its_own_is_not_walked_past() -> None:
+    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    assert_same(slopes_by_walk_and_by_graph(stack, priors.Normal(), BayesByBackprop(estimator=Louder())))
+
+
+@dataclass(frozen=True)
+class Careless(likelihoods.LearnedGaussian):
+    """Writes to the outputs that it is given."""
+
+    def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        return super().log_prob(outputs.mul_(2.0), y, params)
+
+
+@dataclass(frozen=True)
+class Blind(likelihoods.LearnedGaussian):
+    """Does not look at the outputs."""
+
+    def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        return super().log_prob(torch.zeros_like(outputs), y, params)
+
+
+LIKELIHOODS = (Careless(), Blind())
+ALL = (
+    BayesByBackprop(epochs=2, estimator="local"),
+    BayesByBackprop(epochs=2, estimator="flipout"),
+    credo.VariationalDropout(epochs=2),
+)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("method", ALL, ids=["local", "flipout", "variational dropout"])
+def test_a_walk_takes_the_likelihoods_that_a_graph_takes(
+    method: credo.Method, likelihood: likelihoods.LearnedGaussian
+) -> None:
+    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    x = credo.Stream(1).normal(6, 4, dtype=torch.float64)
+    points = []
+    for net in (stack, Hidden(stack)):
+        posterior = credo.fit(credo.Model(net, likelihood), (x, x[:, :2]), method, start=net, progress=False)
+        points.append([t.flatten() for t in posterior.point().params.values()])
+    torch.testing.assert_close(*points)
+
+
 def test_dropout_masks_and_noise_of_layers_do_not_mix() -> None:
     net = nn.Sequential(nn.Linear(3, 50), nn.Dropout(0.5), nn.Linear(50, 2)).double()
     model = credo.Model(net, likelihoods.Gaussian())

@@ -101,7 +101,7 @@ class Adam(Optimizer):
 
 def _alike_on_cpu(tensors: list[Tensor]) -> bool:
     """Whether one call of a fused kernel for the CPU can take them all."""
-    return all(t.device.type == "cpu" and t.dtype == tensors[0].dtype for t in tensors)
+    return bool(tensors) and all(t.device.type == "cpu" and t.dtype == tensors[0].dtype for t in tensors)
 
 
 def _laid_out_as(param: Tensor, gradient: Tensor) -> Tensor:

@@ -154,7 +154,7 @@ def dense_stack(module: nn.Module, *, before: Collection[str] = ()) -> DenseStac
 
 def _leaves(module: nn.Module) -> Iterator[nn.Module | None]:
     """The layers of nested `Sequential`s in order, with None for anything that a plain stack does not have."""
-    if module._forward_pre_hooks or module._forward_hooks or hasattr(module, "parametrizations"):
+    if _changed(module):
         yield None
     elif type(module) is MLP:
         yield from _leaves(module.layers)
@@ -164,3 +164,14 @@ def _leaves(module: nn.Module) -> Iterator[nn.Module | None]:
     else:
         flat = type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
         yield module if flat or type(module) in (nn.Linear, nn.Dropout, *_ELEMENTWISE) else None
+
+
+def _changed(module: nn.Module) -> bool:
+    """Whether somebody put something on a module that its class does not say."""
+    hooks = (
+        module._forward_pre_hooks,
+        module._forward_hooks,
+        module._backward_pre_hooks,
+        module._backward_hooks,
+    )
+    return any(hooks) or hasattr(module, "parametrizations") or "forward" in vars(module)

@@ -21,6 +21,7 @@ from credo.nets.dropout import DropoutChange, Drops, Masked, Site, Undropped, pu
 from credo.nets.fan_in import fan_in
 from credo.nets.fed import Fed
 from credo.nets.plan import Plan, drawing_plan
+from credo.nets.threads import own_copy
 from credo.nets.tracing import Trace, trace
 
 Net = nn.Module | Callable[[], nn.Module]
@@ -48,9 +49,11 @@ class Network:
         connections = dropout is not None and dropout.drops is Drops.WEIGHTS
         self.dropped_weights = tuple(self._weight_of(name) for name in places) if connections else ()
         self._dense = dense_stack(self.module, before=() if connections else places)
-        self._evaluating = self._skeleton().eval()
-        self._training = self._skeleton().train()
-        self._drawing = _freeze_statistics(self._skeleton().train())
+        self._skeletons = {
+            "evaluating": self._skeleton().eval(),
+            "training": self._skeleton().train(),
+            "drawing": _freeze_statistics(self._skeleton().train()),
+        }
         self._traces: dict[tuple[Any, ...], Trace] = {}
         self._vectorises: dict[tuple[Any, ...], bool] = {}
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
@@ -123,10 +126,10 @@ class Network:
 
             def forward(examples: int) -> Tensor:
                 kept = {name: t[0].clone() for name, t in variables.buffers.items()}
-                return self._call(self._drawing, {**lane, **kept}, few[:examples], (), None)
+                return self._call(self._as("drawing"), {**lane, **kept}, few[:examples], (), None)
 
             with torch.no_grad():
-                seen = trace(self._drawing, {id(t): name for name, t in lane.items()}, forward)
+                seen = trace(self._as("drawing"), {id(t): name for name, t in lane.items()}, forward)
             self._traces[key] = replace(seen, sites=self._settled(seen.sites))
         return self._traces[key]
 
@@ -195,9 +198,9 @@ class Network:
             own_x: x is (M, B, ...), each member its own inputs.
         """
         if not self.trace(variables, x[0] if own_x else x).sites:
-            return self._run(self._evaluating, variables, x, plan, (), own_x=own_x)
+            return self._run(self._as("evaluating"), variables, x, plan, (), own_x=own_x)
         with Undropped():
-            return self._run(self._evaluating, variables, x, plan, (), own_x=own_x)
+            return self._run(self._as("evaluating"), variables, x, plan, (), own_x=own_x)
 
     def train(
         self,
@@ -213,7 +216,7 @@ class Network:
 
         `around` may replace the context that gives the masks to the dropout layers (None) by one that does more.
         """
-        return self._run(self._training, variables, x, plan, masks, own_x=own_x, around=around)
+        return self._run(self._as("training"), variables, x, plan, masks, own_x=own_x, around=around)
 
     def dense(self, variables: Variables, x: Tensor) -> DenseStack | None:
         """The network as a plain stack of dense layers for inputs like x (B, ...); None if it is more than that."""
@@ -242,13 +245,13 @@ class Network:
                 dense stack does before the first mask is then computed once for all draws.
         """
         if at_once is None or not masks or variables.members > 1:
-            return self._run(self._drawing, variables, x, plan, masks)
+            return self._run(self._as("drawing"), variables, x, plan, masks)
         if self._dense and self._dense.takes(x.ndim) and not self.dropped_weights:
             return self._dense.drawn({**variables.params, **variables.buffers}, x, masks, at_once)
         parts = zip(
             *(torch.split(mask, at_once if plan is Plan.TOGETHER else len(mask)) for mask in masks), strict=True
         )
-        return torch.cat([self._run(self._drawing, variables, x, plan, part) for part in parts])
+        return torch.cat([self._run(self._as("drawing"), variables, x, plan, part) for part in parts])
 
     def _run(
         self,
@@ -299,6 +302,10 @@ class Network:
         count, lanes = len(self.dropped_weights), len(masks[0])
         dropped = {name: params[name] * mask for name, mask in zip(self.dropped_weights, masks, strict=False)}
         return {**_as_many(params, lanes), **dropped}, masks[count:]
+
+    def _as(self, mode: str) -> nn.Module:
+        """The module without weights, as it evaluates, trains or draws; no other thread has the same."""
+        return own_copy(self._skeletons[mode])
 
     def _call(
         self, module: nn.Module, tensors: Params, x: Tensor, masks: Sequence[Tensor], around: Around | None

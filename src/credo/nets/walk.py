@@ -49,9 +49,12 @@ class Sink:
 
     def add(self, name: str, slopes: Tensor) -> None:
         """By anything else, slopes in its own shape."""
-        if name in self.tensors:
-            into = self.tensors[name]
-            _ = into.add_(slopes, alpha=self.times) if self._beta(name) else torch.mul(slopes, self.times, out=into)
+        if name not in self.tensors:
+            return
+        if self._beta(name):
+            self.tensors[name].add_(slopes, alpha=self.times)
+        else:
+            torch.mul(slopes, self.times, out=self.tensors[name])
 
     def _beta(self, name: str) -> float:
         begun = name in self._begun

@@ -187,30 +187,33 @@ class Passage:
     """A way through the network in training, with noise on its weights.
 
     Attributes:
-        outputs: (M, B, E), with a graph behind them, or a leaf where there is a walk.
+        outputs: (M, B, E), with a graph behind them.
         mean: expectations of all parameters, and
         spread: of the noisy weights: leaves of the graph.
-        walk: the way back from the outputs to them, where the graph does not know it.
+        walk: the way back to them, where the graph does not know it, and
+        end: the leaf at which it ends then.
     """
 
     outputs: Tensor
     mean: Params
     spread: Params
     walk: Walk | None = None
+    end: Tensor | None = None
 
     def back(self, loss: Tensor) -> tuple[Params, Params]:
         """Slopes of a loss by the means and by the spreads, (M, ...) each."""
         leaves = [*self.mean.values(), *self.spread.values()]
-        if self.walk is None:
+        if self.walk is None or self.end is None:
             slopes = torch.autograd.grad(loss, leaves, materialize_grads=True)
             by_mean = dict(zip(self.mean, slopes, strict=False))
             return by_mean, dict(zip(self.spread, slopes[len(by_mean) :], strict=True))
         on_the_way = self.walk.stack.names
         rest = {name: w for name, w in self.mean.items() if name not in self.spread}
-        by_outputs, *more = torch.autograd.grad(loss, [self.outputs, *rest.values()], allow_unused=True)
+        by_end, *more = torch.autograd.grad(loss, [self.end, *rest.values()], allow_unused=True)
+        by_end = torch.zeros_like(self.end) if by_end is None else by_end
         by_mean = {n: torch.empty_like(w) if n in on_the_way else torch.zeros_like(w) for n, w in self.mean.items()}
         by_spread = {name: torch.empty_like(t) for name, t in self.spread.items()}
-        self.walk.back(by_outputs.squeeze(0), *(Sink({n: t[0] for n, t in to.items()}) for to in (by_mean, by_spread)))
+        self.walk.back(by_end.squeeze(0), *(Sink({n: t[0] for n, t in to.items()}) for to in (by_mean, by_spread)))
         for name, slope in zip(rest, more, strict=True):
             if slope is not None:
                 by_mean[name].add_(slope)
@@ -251,7 +254,8 @@ def noisy_pass(
         params = {name: w[0] for tree in (mean.params, mean.buffers) for name, w in tree.items()}
         own = {name: [t.detach().squeeze(0) for t in tensors] for name, tensors in brought.items()}
         walk = Walk(stack, noise.perturbation, params, own)
-        return Passage(walk.forward(x).unsqueeze(0).requires_grad_(), leaves, spreads, walk)
+        end = walk.forward(x).unsqueeze(0).requires_grad_()
+        return Passage(end.clone(), leaves, spreads, walk, end)  # a likelihood may write to what it is given
     whole = stream.child("weights").normal_like({n: w for n, w in leaves.items() if n in spread.keys() - standard})
     drawn = {n: noise.draw(leaves[n], spreads[n], level[n], e) for n, e in whole.items()}
     sites = network.trace(mean, x).sites

@@ -167,7 +167,7 @@ class Factors:
             outputs = walk.forward(x).unsqueeze(0)
         draw = len(self._draws) - 1 if deviates else None
         self._walks.append(_Walked(outputs.requires_grad_(), walk, stack.names, draw))
-        return outputs
+        return outputs.clone()  # a likelihood may write to what it is given
 
     @torch.no_grad()
     def _drawn(self, names: tuple[str, ...], noise: Stream, *, around_mean: bool) -> Params:
@@ -203,7 +203,7 @@ class Factors:
         ends = [walked.outputs for walked in self._walks]
         leaves = [*ends, *(leaf for group in groups for leaf in group)]
         found = iter(torch.autograd.grad(loss, leaves, allow_unused=True))
-        by_outputs = [next(found) for _ in ends]
+        by_outputs = [_zero_if_none(next(found), end) for end in ends]
         of_mean, of_scale = self._means.gradients(found), self._scales.gradients(found)
         of_variance = [pair for group in variances for pair in group.gradients(found)]
         of_draws = [draw.leaves.gradients(found) for draw in self._draws]
@@ -305,6 +305,10 @@ def _attract(gradient: Tensor, place: Row, precision: Mapping[str, float], stren
     for there, value in _alike(place.shapes, tuple(precision.get(name, 0.0) for name, _ in place.shapes)):
         if value:
             gradient[there].addcmul_(place.values[there], strength, value=value)
+
+
+def _zero_if_none(slopes: Tensor | None, of: Tensor) -> Tensor:
+    return torch.zeros_like(of) if slopes is None else slopes
 
 
 def _blank(like: Row, written: Collection[str], *, spent: bool = False) -> Row:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -126,8 +126,15 @@ def walkable(network: Network, perturbation: Perturbation, variables: Variables,
 
     Under `torch.autocast` the types of tensors change on the way, and a graph knows how to bring them back.
     """
-    one = isinstance(perturbation, Rule) and variables.members == 1
+    one = isinstance(perturbation, Rule) and variables.members == 1 and _one_rule(type(perturbation))
     return network.dense(variables, x) if one and not torch.is_autocast_enabled(x.device.type) else None
+
+
+@cache
+def _one_rule(perturbation: type) -> bool:
+    """Whether a perturbation's call is what its ways forward and back were written for: a subclass may have its own."""
+    owners = [next(c for c in perturbation.__mro__ if name in vars(c)) for name in ("__call__", "forward", "backward")]
+    return all(issubclass(owner, owners[0]) for owner in owners)
 
 
 def perturbed_outputs(

@@ -149,8 +149,8 @@ def runs(whole: Shapes, part: Shapes) -> list[tuple[slice, slice]]:
 def standard_normal(like: Tensor, noise: Stream) -> Tensor:
     """Standard normal numbers, as many as in another row.
 
-    On a CPU every block has a stream of its own, so that threads can fill them side by side: one thread makes these
-    numbers no faster than the network uses them. The numbers do not depend on how many threads there are.
+    Many numbers on a CPU come in blocks with a stream each, so that threads can fill them side by side: one thread
+    makes them no faster than the network uses them. The numbers do not depend on how many threads there are.
     """
     if like.device.type != "cpu":
         return noise.normal(len(like), dtype=like.dtype, device=like.device)
