@@ -7,12 +7,14 @@ import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from credo.core.checks import check_kind, check_positive
 from credo.core.config import encode
 from credo.core.record import CredoWarning, Record
 from credo.core.rng import Stream
@@ -84,6 +86,7 @@ def fit(
     """
     if not isinstance(method, Method):
         raise TypeError(f"method must be a value such as credo.MAP(epochs=100), got {method!r}")
+    _check_wishes(plan, checkpoint, progress, seconds)
     seed, recorded = _whole(seed), encode(method)
     streams = Stream(seed)
     with torch.inference_mode(False), torch.enable_grad():
@@ -98,7 +101,7 @@ def fit(
             checkpoints=checkpoints,
             collector=_collector(method, run, checkpoints),
             told=listener(progress, type(method).__name__),
-            limit=_positive("seconds", seconds),
+            limit=seconds,
         )
         loop = Loop(run.target.with_plan(chosen), method, run.source, streams.child("noise"), state, around)
         loop.begin_with(saved)
@@ -126,8 +129,20 @@ def fit(
     return replace(posterior, record=record)
 
 
+def _check_wishes(plan: object, checkpoint: object, progress: object, seconds: float | None) -> None:
+    check_kind("plan", plan, "credo.Plan.TOGETHER", Plan, NoneType)
+    check_kind("checkpoint", checkpoint, "'runs/first'", str, Path, Checkpoint, NoneType)
+    if not callable(progress):
+        check_kind("progress", progress, "True", bool, NoneType)
+    if seconds is not None:
+        check_positive("seconds", seconds)
+
+
 def _device(wish: torch.device | str) -> torch.device:
-    device = torch.device(wish)
+    try:
+        device = torch.device(wish)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device must be a device of torch's such as 'cpu' or 'cuda', got {wish!r}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={str(wish)!r}, and torch finds no CUDA device on this machine: use device='cpu'")
     return device
@@ -138,12 +153,6 @@ def _whole(seed: Any) -> int:
         return operator.index(seed)
     except TypeError:
         raise TypeError(f"seed must be a whole number, got {seed!r}") from None
-
-
-def _positive(name: str, value: float | None) -> float | None:
-    if value is not None and not value > 0:
-        raise ValueError(f"{name} must be positive, got {value!r}")
-    return value
 
 
 @dataclass(frozen=True)
@@ -166,7 +175,7 @@ def _prepare(
     start: Start | None,
     temperature: float,
 ) -> _Run:
-    _positive("temperature", temperature)
+    check_positive("temperature", temperature)
     model = model if isinstance(model, Model) else Model(model)
     source = _source(data, method, streams.child("order"), device, model.network.dtype)
     x, y = source.example

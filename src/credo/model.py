@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import NoneType
 
 from torch import Tensor
 
+from credo.core.checks import check_kind
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.likelihoods import Bernoulli, Categorical, LearnedGaussian, Likelihood
@@ -34,6 +36,8 @@ class Model:
     """
 
     def __init__(self, net: Net | Network, likelihood: Likelihood | None = None, prior: Prior | None = None) -> None:
+        check_kind("likelihood", likelihood, "likelihoods.Gaussian()", Likelihood, NoneType)
+        check_kind("prior", prior, "priors.Normal()", Prior, NoneType)
         self.network = net if isinstance(net, Network) else Network(net)
         self.given_likelihood = likelihood
         self.prior = prior or Normal(scale=3.0, fan_in=True)

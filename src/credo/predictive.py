@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from credo.core.arrays import tensor
+from credo.core.checks import check_between, whole_number
 from credo.core.integrals import entropy_by_integral, entropy_by_sum, invert_cdf
 from credo.core.rng import Stream
 from credo.core.trees import Params
@@ -84,8 +85,7 @@ class Predictive(ABC):
 
         Each sample picks one draw for all inputs, so a sample is a coherent function plus noise.
         """
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}")
+        count = whole_number("count", count)
         stream = Stream(seed, ("predictive sample",))
         device = self.draws.device
         chosen = torch.multinomial(
@@ -123,15 +123,13 @@ class NumericPredictive(Predictive):
 
     def quantile(self, level: float) -> Tensor:
         """The smallest y with P(target <= y) >= level, (B, D)."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        check_between("level", level)
         lower, upper = self.likelihood.spread(self.draws, self.params)
         return invert_cdf(self.cdf, level, lower.amin(0), upper.amax(0), discrete=self.likelihood.discrete)
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper ends, (B, D) each, with equal mass on either side and `level` between them."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        check_between("level", level)
         return self.quantile(0.5 - level / 2), self.quantile(0.5 + level / 2)
 
     @cached_property

@@ -67,5 +67,5 @@ def test_kinds_of_targets():
 
 @pytest.mark.parametrize("count", [0, -3])
 def test_counts_are_checked(count):
-    with pytest.raises(ValueError, match="count must be at least 1"):
+    with pytest.raises(ValueError, match="count must be a whole number of at least 1"):
         far_apart([1.0]).sample(count)

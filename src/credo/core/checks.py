@@ -54,6 +54,12 @@ def check_options(options: object, **examples: str) -> None:
             object.__setattr__(options, name, value)
 
 
+def check_kind(name: str, value: object, example: str, *kinds: type) -> None:
+    """Refuse an argument that is of none of these kinds."""
+    if not any(_fits(value, kind) for kind in kinds):
+        raise TypeError(f"{name} must be {_wanted(kinds, example)}, got {_told(value, kinds)}")
+
+
 def check_at_least(name: str, value: int, smallest: int) -> None:
     if not _fits(value, int) or value < smallest:
         raise ValueError(f"{name} must be a whole number of at least {smallest}, got {value!r}")
@@ -77,6 +83,11 @@ def check_finite(name: str, value: float) -> None:
 def check_rate(name: str, value: float) -> None:
     if not (is_number(value) and 0.0 <= value < 1.0):
         raise ValueError(f"{name} must lie between 0 and 1 (1 excluded), got {value!r}")
+
+
+def check_between(name: str, value: float) -> None:
+    if not (is_number(value) and 0.0 < value < 1.0):
+        raise ValueError(f"{name} must lie between 0 and 1, got {shorten(repr(value), 100)}")
 
 
 def is_number(value: object) -> bool:

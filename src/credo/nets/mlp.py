@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from credo.core.checks import check_rate, is_number, whole_number
+
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
     "tanh": nn.Tanh,
@@ -23,7 +25,7 @@ class MLP(nn.Module):
     Args:
         inputs: number of features.
         outputs: number of outputs; twice the number of targets for a heteroscedastic likelihood, K for K classes.
-        hidden: width of each hidden layer; empty for a linear model.
+        hidden: width of each hidden layer, or of the only one; empty for a linear model.
         activation: relu, tanh, sigmoid, gelu, silu or softplus.
         dropout: rate after each hidden layer; 0 for none.
 
@@ -37,23 +39,26 @@ class MLP(nn.Module):
         self,
         inputs: int,
         outputs: int,
-        hidden: Sequence[int] = (50, 50),
+        hidden: Sequence[int] | int = (50, 50),
         activation: str = "relu",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        check_rate("dropout", dropout)
+        inputs, outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
+        widths = [whole_number("hidden", size) for size in ([hidden] if is_number(hidden) else hidden)]  # type: ignore[union-attr]
         self.config: dict[str, Any] = {
             "inputs": inputs,
             "outputs": outputs,
-            "hidden": list(hidden),
+            "hidden": widths,
             "activation": activation,
             "dropout": dropout,
         }
         layers: list[nn.Module] = [nn.Flatten()]
         width = inputs
-        for size in hidden:
+        for size in widths:
             layers += [nn.Linear(width, size), ACTIVATIONS[activation]()]
             if dropout > 0.0:
                 layers.append(nn.Dropout(dropout))
