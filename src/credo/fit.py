@@ -130,7 +130,8 @@ def fit(
 
 
 def _check_wishes(plan: object, checkpoint: object, progress: object, seconds: float | None) -> None:
-    check_kind("plan", plan, "credo.Plan.TOGETHER", Plan, NoneType)
+    if plan is not None and plan not in list(Plan) and plan not in [each.value for each in Plan]:
+        raise ValueError(f"plan must be one of {', '.join(repr(each.value) for each in Plan)}, got {plan!r}")
     check_kind("checkpoint", checkpoint, "'runs/first'", str, Path, Checkpoint, NoneType)
     if not callable(progress):
         check_kind("progress", progress, "True", bool, NoneType)

@@ -32,7 +32,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "seconds": (lambda: fit(seconds="a"), "seconds must be a positive number, got 'a'"),
     "no seconds": (lambda: fit(seconds=0), "seconds must be a positive number, got 0"),
     "temperature": (lambda: fit(temperature=None), "temperature must be a positive number, got None"),
-    "plan": (lambda: fit(plan="together"), "plan must be a Plan such as credo.Plan.TOGETHER"),
+    "plan": (lambda: fit(plan="sideways"), "plan must be one of .*, got 'sideways'"),
     "checkpoint": (lambda: fit(checkpoint=3), "checkpoint must be .* Path .* got 3"),
     "progress": (lambda: fit(progress="yes"), "progress must be True or False or None, got 'yes'"),
     "samples": (lambda: fit().predict(X).sample(2.5), "count must be a whole number such as 10, got 2.5"),

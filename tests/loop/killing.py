@@ -81,7 +81,8 @@ def step_of(folder: Path) -> int:
 def killed_at_random(folder: Path, name: str) -> dict[str, Any]:
     """Kill a run again and again; what it becomes in the end, beside a run that was left alone."""
     assert wait(child(lambda: fit(name).save(folder / "whole"))) == 0
-    wish, chance, steps = credo.Checkpoint(folder / "run", seconds=0.005), random.Random(name), []
+    # an interval much shorter than an epoch of five steps, so that checkpoints do not fall in step with epochs
+    wish, chance, steps = credo.Checkpoint(folder / "run", seconds=0.001), random.Random(name), []
     for _ in range(5):
         before = step_of(folder / "run")
         number = child(lambda: fit(name, checkpoint=wish, resume=True))
