@@ -35,7 +35,8 @@ def normed() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
 
 
-LENGTH = {"epochs": 60, "batch_size": 8, "learning_rate": 1e-2}
+LENGTH = {"epochs": 30, "batch_size": 4, "learning_rate": 1e-2}
+"""Epochs of ten steps: longer than the time between two checkpoints, which would fall in step with shorter ones."""
 NOISE = likelihoods.LearnedGaussian()
 RUNS: dict[str, tuple[credo.Model, credo.Method]] = {
     "map": (credo.Model(nets.MLP(2, 1, (6,)), NOISE), credo.MAP(**LENGTH, schedule=credo.Cosine())),
@@ -74,15 +75,18 @@ def is_running(number: int) -> bool:
 
 
 def step_of(folder: Path) -> int:
-    path = storage.find(folder, "checkpoint.safetensors")
-    return -1 if path is None else int(storage.read_tensors(folder, "checkpoint.safetensors")[1]["step"])
+    while True:
+        try:
+            path = storage.find(folder, "checkpoint.safetensors")
+            return -1 if path is None else int(storage.read_tensors(folder, "checkpoint.safetensors")[1]["step"])
+        except storage.StorageError:  # the run moved the file between the look and the reading
+            time.sleep(0.001)
 
 
 def killed_at_random(folder: Path, name: str) -> dict[str, Any]:
     """Kill a run again and again; what it becomes in the end, beside a run that was left alone."""
     assert wait(child(lambda: fit(name).save(folder / "whole"))) == 0
-    # an interval much shorter than an epoch of five steps, so that checkpoints do not fall in step with epochs
-    wish, chance, steps = credo.Checkpoint(folder / "run", seconds=0.001), random.Random(name), []
+    wish, chance, steps = credo.Checkpoint(folder / "run", seconds=0.005), random.Random(name), []
     for _ in range(5):
         before = step_of(folder / "run")
         number = child(lambda: fit(name, checkpoint=wish, resume=True))

@@ -43,7 +43,7 @@ def test_killed_again_and_again_a_run_ends_in_the_same_bits(run: str, folder: Pa
     assert report["finished"] == 0
     assert len(set(report["steps"])) == 5, "five kills, each further on"
     assert max(report["steps"]) < 300, "before the end"
-    assert any(step % 5 for step in report["steps"]), "in the middle of an epoch, too"
+    assert any(step % 10 for step in report["steps"]), "in the middle of an epoch, too"
     net = None if run != "batch norm" else nn.Sequential(nn.Linear(2, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
     assert_same_run(credo.load(folder / "whole", net), credo.load(folder / "resumed", net))
 
