@@ -48,21 +48,11 @@ def _by_input(
 
 
 class _Local(torch.autograd.Function):
-    """The same for a linear layer, whose own graph has a dozen nodes and keeps as many copies of its outputs."""
+    """One node for a linear layer, whose own graph has a dozen and keeps as many copies of its outputs."""
 
     generate_vmap_rule = True
 
-    @staticmethod
-    def forward(
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        noise: Tensor,
-        of_weight: Tensor,
-        of_bias: Tensor | None,
-        factor: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return _drawn(x, weight, bias, noise, of_weight, of_bias, factor)
+    forward = staticmethod(_drawn)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
