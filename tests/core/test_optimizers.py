@@ -128,5 +128,8 @@ def test_schedules(fraction):
     assert decay == pytest.approx(1.0 if fraction < 0.5 else 0.1 if fraction < 0.75 else 0.01, rel=1e-12)
 
 
-def test_nothing_to_move_is_no_mistake() -> None:
-    Adam().update({}, [], Adam().init({}), 0.1)
+@pytest.mark.parametrize("rule", [Adam(), SGD(momentum=0.9)], ids=["Adam", "SGD"])
+def test_nothing_to_move_is_no_mistake(rule: Optimizer) -> None:
+    state = rule.init({})
+    rule.update({}, [], state, 0.1)
+    assert state == []
