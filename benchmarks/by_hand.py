@@ -1,4 +1,4 @@
-"""A step of the local reparameterisation written out for one network, with no library in the way.
+"""A step of the local reparameterization written out for one network, with no library in the way.
 
 What it costs against a plain step is what the arithmetic costs: two products for every one of a plain layer, forward
 and back, the softplus of every rho, and Adam on twice as many numbers.
@@ -38,26 +38,26 @@ def local_step(x: Tensor, y: Tensor) -> Callable[[Tensor], None]:
             hidden = hidden.relu_() if i < LAYERS - 1 else hidden
         return hidden, trail
 
-    def backward(slope: Tensor, trail: list[tuple[Tensor, Tensor, Tensor]]) -> None:
+    def backward(gradient: Tensor, trail: list[tuple[Tensor, Tensor, Tensor]]) -> None:
         for i in reversed(range(LAYERS)):
             hidden, squares, spread = trail[i]
-            of_variance = torch.div(noise[i], spread).mul_(slope).mul_(0.5)
-            torch.mm(slope.T, hidden, out=of_means[2 * i])
-            torch.sum(slope, 0, out=of_means[2 * i + 1])
+            of_variance = torch.div(noise[i], spread).mul_(gradient).mul_(0.5)
+            torch.mm(gradient.T, hidden, out=of_means[2 * i])
+            torch.sum(gradient, 0, out=of_means[2 * i + 1])
             torch.mm(of_variance.T, squares, out=of_variances[2 * i])
             torch.sum(of_variance, 0, out=of_variances[2 * i + 1])
             if i:
-                back = (slope @ means[2 * i]).addcmul_(hidden, of_variance @ variances[2 * i], value=2.0)
-                slope = torch.ops.aten.threshold_backward(back, hidden, 0.0)
+                back = (gradient @ means[2 * i]).addcmul_(hidden, of_variance @ variances[2 * i], value=2.0)
+                gradient = torch.ops.aten.threshold_backward(back, hidden, 0.0)
 
     @torch.no_grad()
     def step(chosen: Tensor) -> None:
         torch._C._nn.softplus(rho, out=scale)
         torch.mul(scale, scale, out=variance)
         outputs, trail = forward(x[chosen])
-        slope = outputs.softmax(1)
-        slope[torch.arange(len(chosen)), y[chosen]] -= 1.0
-        backward(slope.div_(len(chosen)), trail)
+        gradient = outputs.softmax(1)
+        gradient[torch.arange(len(chosen)), y[chosen]] -= 1.0
+        backward(gradient.div_(len(chosen)), trail)
         by_mean.add_(mean, alpha=share)
         by_rho.mul_(2.0).add_(share).mul_(scale)  # by the scales: 2 scale d/dvariance + share (scale - 1 / scale)
         by_rho.sub_(torch.reciprocal(scale, out=variance), alpha=share).mul_(torch.sigmoid(rho, out=scale))

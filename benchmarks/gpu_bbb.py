@@ -11,15 +11,16 @@ from __future__ import annotations
 import argparse
 import time
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 
 from credo.experiments import bbb_fashion as fashion
 from credo.experiments.base import Progress
-from credo.experiments.bbb_mnist import rows as mnist
-from credo.experiments.classifiers import Row, images, trained
+from credo.experiments.bbb_mnist import problem as mnist
+from credo.experiments.classifiers import ClassifierResult, ClassifierRow, images, train
+from credo.experiments.rows import results
 
 TABLES = {
     "bbb-mnist": ("mnist", mnist.rows()),
@@ -27,7 +28,7 @@ TABLES = {
 }
 
 
-def chosen(rows: list[Row], patterns: list[str]) -> list[Row]:
+def chosen(rows: list[ClassifierRow], patterns: list[str]) -> list[ClassifierRow]:
     """Rows by patterns of their names, in the order of the patterns."""
     found = [row for pattern in patterns for row in rows if fnmatchcase(row.name, pattern)]
     return list({row.name: row for row in found}.values())
@@ -42,11 +43,15 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_float32_matmul_precision("high")  # on a GPU these runs need no more than 10 bits of mantissa per product
     name, rows = TABLES[given.experiment]
-    data = partial(images, name, mnist.PIXELS_OVER)
+    data = cache(partial(images, name, mnist.PIXELS_OVER))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     begin = time.monotonic()
+
+    def trained(row: ClassifierRow) -> ClassifierResult:
+        return train(row, data(), given.seed, Progress(), device)
+
     for row in chosen(rows, given.rows):
-        (result,) = trained([row], data, given.folder, given.seed, Progress(), device).values()
+        (result,) = results([row], ClassifierResult, given.folder, given.seed, trained).values()
         pace = 1e6 * result.seconds / result.steps
         errors = f"at mean {result.at_mean}, drawn {result.drawn}, pruned {result.pruned}"
         print(

@@ -1,4 +1,4 @@
-"""Which rate MC dropout should have on a thousand digits: a grid, judged by images that are neither learnt nor tested.
+"""Which rate MC dropout should have on a thousand digits: a grid, judged by images that are neither learned nor tested.
 
     CREDO_DATA=data python benchmarks/gpu_dropout.py [rates | repetitions]
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 import credo
 from credo.data.sets import load
-from credo.experiments.dropout_mnist1k.rows import BASE, LOGGED_RATE, MC, Row, dropped, rows
+from credo.experiments.dropout_mnist1k.problem import BASE, LOGGED_RATE, MC, DropoutRow, dropped, rows
 from credo.methods import Ensemble
 from credo.posteriors import Draws, Posterior
 
@@ -33,12 +33,12 @@ def split() -> dict[str, tuple[Tensor, Tensor]]:
     data = load("mnist")
     x, y = torch.as_tensor(data.x).float() / 255.0, torch.as_tensor(data.y).long()
     each = [torch.nonzero(y == k).squeeze(1) for k in range(10)]
-    parts = {"learnt": (0, 100), "tested": (100, 200), "held out": (200, 700)}
+    parts = {"learned": (0, 100), "tested": (100, 200), "held out": (200, 700)}
     rows = {name: torch.cat([r[a:b] for r in each]) for name, (a, b) in parts.items()}
     return {name: (x[chosen], y[chosen]) for name, chosen in rows.items()}
 
 
-def trained(row: Row, data: tuple[Tensor, Tensor], device: str, seed: int) -> Posterior:
+def trained(row: DropoutRow, data: tuple[Tensor, Tensor], device: str, seed: int) -> Posterior:
     x, y = (t.to(device) for t in data)
     return credo.fit(
         row.model(784), (x, y), Ensemble(row.method, row.members), seed=seed, progress=False, device=device
@@ -48,7 +48,7 @@ def trained(row: Row, data: tuple[Tensor, Tensor], device: str, seed: int) -> Po
 def accuracies(posterior: Posterior, data: tuple[Tensor, Tensor], device: str, members: int) -> str:
     """Mean and standard deviation over the repetitions, naive and by draws."""
     x, y = data[0].to(device), data[1]
-    expected = Draws(posterior.model, posterior.point(), Draws.uniform(posterior.point()))
+    expected = posterior.at_mean()
     naive = _correct(expected.predict(x).draws, y)
     if isinstance(posterior, Draws):
         return f"{naive.mean():.2f} ± {naive.std():.2f}"
@@ -62,7 +62,7 @@ def _correct(scores: Tensor, y: Tensor) -> Tensor:
     return (scores.argmax(-1).cpu() == y).float().mean(-1) * 100
 
 
-def at_rate(rate: float, members: int) -> Row:
+def at_rate(rate: float, members: int) -> DropoutRow:
     table = {row.name: row for row in rows()}
     if rate == 0.0:
         return replace(table[BASE], members=members)
@@ -73,7 +73,7 @@ def compare_rates(data: dict[str, tuple[Tensor, Tensor]], device: str) -> None:
     print(f"rate   held out (naive / {DRAWS} draws)          tested                           seconds")
     for rate in RATES:
         begin = time.monotonic()
-        posterior = trained(at_rate(rate, MEMBERS), data["learnt"], device, 7)
+        posterior = trained(at_rate(rate, MEMBERS), data["learned"], device, 7)
         shown = [f"{accuracies(posterior, data[name], device, MEMBERS):<32}" for name in ("held out", "tested")]
         print(f"{rate:<6} {' '.join(shown)} {time.monotonic() - begin:.1f}", flush=True)
 
@@ -81,16 +81,16 @@ def compare_rates(data: dict[str, tuple[Tensor, Tensor]], device: str) -> None:
 def repeat(data: dict[str, tuple[Tensor, Tensor]], device: str) -> None:
     for where in dict.fromkeys((device, "cpu")):
         for seed in SEEDS:
-            posterior = trained(at_rate(LOGGED_RATE, 6), data["learnt"], where, seed)
+            posterior = trained(at_rate(LOGGED_RATE, 6), data["learned"], where, seed)
             print(f"{where} seed {seed}: {accuracies(posterior, data['tested'], where, 6)}", flush=True)
 
 
 def main() -> None:
     tasks = {"rates": compare_rates, "repetitions": repeat}
-    wished = sys.argv[1] if len(sys.argv) > 1 else "rates"
-    if wished not in tasks:
-        sys.exit(f"say what to do: {' or '.join(tasks)}; got {wished!r}")
-    tasks[wished](split(), "cuda" if torch.cuda.is_available() else "cpu")
+    task = sys.argv[1] if len(sys.argv) > 1 else "rates"
+    if task not in tasks:
+        sys.exit(f"say what to do: {' or '.join(tasks)}; got {task!r}")
+    tasks[task](split(), "cuda" if torch.cuda.is_available() else "cpu")
 
 
 if __name__ == "__main__":

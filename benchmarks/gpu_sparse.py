@@ -13,16 +13,25 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 
 from credo.experiments.base import Progress
 from credo.experiments.classifiers import Images, images
-from credo.experiments.sparse_lenet.measure import Result, train, trained
-from credo.experiments.sparse_lenet.rows import PIXELS_OVER, SPARSE, Row, Squared, full, lenet_5_caffe, lenet_300_100
-from credo.methods.vi.weighting import WarmUp
+from credo.experiments.rows import results
+from credo.experiments.sparse_lenet.measure import SparseResult, train
+from credo.experiments.sparse_lenet.problem import (
+    PIXELS_OVER,
+    SPARSE,
+    SparseRow,
+    SquaredDecay,
+    full,
+    lenet_5_caffe,
+    lenet_300_100,
+)
+from credo.methods.vi.objective import WarmUp
 
 HELD_OUT = 10_000
 NETS = {"dense": lenet_300_100, "convolutional": lenet_5_caffe}
@@ -46,15 +55,15 @@ TRIALS = {
     "convolutional-2e-3-3e-4-late": (200, {"noise_learning_rate": 3e-4, "annealing": WarmUp(0.5)}),
     "convolutional-4e-3-2e-3-squared": (
         200,
-        {"learning_rate": 4e-3, "noise_learning_rate": 2e-3, "schedule": Squared()},
+        {"learning_rate": 4e-3, "noise_learning_rate": 2e-3, "schedule": SquaredDecay()},
     ),
     "convolutional-4e-3-1e-3-squared": (
         200,
-        {"learning_rate": 4e-3, "noise_learning_rate": 1e-3, "schedule": Squared()},
+        {"learning_rate": 4e-3, "noise_learning_rate": 1e-3, "schedule": SquaredDecay()},
     ),
     "convolutional-6e-3-3e-3-squared": (
         200,
-        {"learning_rate": 6e-3, "noise_learning_rate": 3e-3, "schedule": Squared()},
+        {"learning_rate": 6e-3, "noise_learning_rate": 3e-3, "schedule": SquaredDecay()},
     ),
     "convolutional-5e-3-1e-3": (120, {"learning_rate": 5e-3, "noise_learning_rate": 1e-3}),
 }
@@ -68,12 +77,12 @@ def held_out(data: Images) -> Images:
     return Images(data.x[learn], data.y[learn], data.x[rest], data.y[rest])
 
 
-def trial(name: str) -> Row:
+def trial(name: str) -> SparseRow:
     epochs, numbers = TRIALS[name]
-    return Row(name, NETS[name.split("-")[0]], replace(SPARSE, epochs=epochs, **numbers))
+    return SparseRow(name, NETS[name.split("-")[0]], replace(SPARSE, epochs=epochs, **numbers))
 
 
-def say(result: Result, begin: float) -> None:
+def say(result: SparseResult, begin: float) -> None:
     layers = "-".join(f"{100 * (1 - left / weights):.1f}" for _, weights, left in result.layers)
     print(
         f"{time.monotonic() - begin:6.1f} s  {result.name}: {1e6 * result.seconds / result.steps:.0f} us a step; "
@@ -95,13 +104,17 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_float32_matmul_precision("high")  # on a GPU these runs need no more than 10 bits of mantissa per product
     device, begin = "cuda" if torch.cuda.is_available() else "cpu", time.monotonic()
-    data = partial(images, "mnist", PIXELS_OVER)
+    data = cache(partial(images, "mnist", PIXELS_OVER))
+
+    def trained(row: SparseRow) -> SparseResult:
+        return train(row, data(), given.seed, Progress(), device)
+
     for name in given.names:
         if given.command == "trials":
             say(train(trial(name), held_out(data()), 0, Progress(), device), begin)
         else:
             chosen = [row for row in full() if row.name == name]
-            for result in trained(chosen, data, given.folder, given.seed, Progress(), device).values():
+            for result in results(chosen, SparseResult, given.folder, given.seed, trained).values():
                 say(result, begin)
 
 

@@ -1,8 +1,8 @@
 """Effective draws of function values per second: credo's samplers against NumPyro's NUTS, one after the other.
 
 A net 13-50-1 with tanh, weights N(0, 1 / fan-in) and biases N(0, 1), normal noise of a fixed standard deviation, on the
-first split of the Boston housing set (455 rows, standardised), four chains. Effective draws: median over the 51 test
-inputs of ArviZ's rank-normalised bulk ESS. Seconds count warm-up and sampling. What NumPyro takes for a run of two
+first split of the Boston housing set (455 rows, standardized), four chains. Effective draws: median over the 51 test
+inputs of ArviZ's rank-normalized bulk ESS. Seconds count warm-up and sampling. What NumPyro takes for a run of two
 iterations is its compilation, and is taken off. CPU seconds are the better measure on a machine that has other work.
 
     CREDO_DATA=... python benchmarks/mcmc.py [--noise 1.0] [--threads 1] [--device cpu] [--chains 4]
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 import credo
 from credo import likelihoods, priors
 from credo.data import sets
-from credo.experiments.uci.protocol import splits_of
+from credo.experiments.uci.problem import splits_of
 
 COLUMNS = (
     ("draws", 7),
@@ -106,12 +106,13 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--warmup", type=int, default=300)
-    parser.add_argument("--only", nargs="*", default=["mclmc", "hmc", "nuts"])
+    parser.add_argument("--only", nargs="*", default=["mclmc", "mams", "hmc", "nuts"])
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     numbers = {"draws": given.draws, "warmup": given.warmup, "chains": given.chains}
     samplers: dict[str, credo.Method] = {
         "mclmc": credo.MCLMC(**numbers),
+        "mams": credo.MAMS(**numbers),
         "hmc": credo.HMC(**numbers),
         "nuts": credo.NUTS(**numbers),
     }

@@ -1,4 +1,4 @@
-"""NumPyro's NUTS with vectorised chains, on the data that mcmc.py hands over; for an environment that has NumPyro."""
+"""NumPyro's NUTS with vectorized chains, on the data that mcmc.py hands over; for an environment that has NumPyro."""
 
 from __future__ import annotations
 

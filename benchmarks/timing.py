@@ -30,7 +30,7 @@ def per_step(runs: Mapping[str, Callable[[int], None]], short: int, long: int, r
     Processor time is taken, so call it with one thread: other programs on the machine disturb it little.
 
     Args:
-        runs: by name; each makes as many steps as it is told.
+        runs: by name; each makes as many steps as its argument says.
         short: steps of the short run.
         long: of the long one.
         repeats: how often each is timed, one after the other.
@@ -49,7 +49,7 @@ def per_step(runs: Mapping[str, Callable[[int], None]], short: int, long: int, r
 def row(what: str, ours: float, theirs: float, promise: float | None) -> str:
     """One line of the table: a ratio beside what was promised for it, if anything was."""
     ratio = ours / theirs
-    verdict = "" if promise is None else f" {promise:7.3f}  {'kept' if ratio <= promise else 'BROKEN'}"
+    verdict = "" if promise is None else f" {promise:7.3f}  {'met' if ratio <= promise else 'MISSED'}"
     return f"{what:<62} {1000 * ours:9.3f} {1000 * theirs:9.3f} {ratio:7.3f}{verdict}"
 
 

@@ -9,15 +9,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import readme
+
 import estimators
+from credo.core.threads import one_thread
 from credo.experiments.base import Progress, Size
-from credo.experiments.judge.comparing import compare
-from credo.experiments.judge.methods import ENTRIES, FULL_DRAWS, the_judge
-from credo.experiments.judge.pictures import draw
-from credo.experiments.judge.problems import CONTESTS
+from credo.experiments.judge.figures import draw
+from credo.experiments.judge.measure import compare
+from credo.experiments.judge.problem import CANDIDATES, CONTESTS, FULL_DRAWS, the_judge
 from credo.experiments.registry import load
 from credo.experiments.runs import perform
-from credo.experiments.threads import one_thread
 
 ASSETS = Path(__file__).parent / "assets"
 PICTURES = {
@@ -32,13 +33,14 @@ def compared() -> None:
     """What `credo compare` draws: every method beside the judge."""
     for name, contest in CONTESTS.items():
         with tempfile.TemporaryDirectory() as folder, one_thread():
-            found = compare(contest(0), the_judge(FULL_DRAWS), ENTRIES, Size.FULL, 0, Progress())
+            found = compare(contest(0), the_judge(FULL_DRAWS), CANDIDATES, Size.FULL, 0, Progress())
             shutil.copyfile(Path(folder) / draw(Path(folder), found).path, ASSETS / f"compare-{name}.png")
             print(f"compare {name}: assets/compare-{name}.png")
 
 
 def main() -> None:
     estimators.main()
+    readme.main()
     compared()
     for name, files in PICTURES.items():
         with tempfile.TemporaryDirectory() as folder:

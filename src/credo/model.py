@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 
+import torch
 from torch import Tensor
 
 from credo.core.checks import check_kind
@@ -16,7 +18,7 @@ from credo.nets.network import Net, Network
 from credo.nets.plan import Plan
 from credo.priors import Normal, Prior
 
-OWN = "likelihood."
+LIKELIHOOD_PREFIX = "likelihood."
 """Prefix of the likelihood's learned parameters among `Params`."""
 
 
@@ -26,10 +28,10 @@ class Model:
     Args:
         net: a module from a tensor to a tensor, or a function without arguments that makes one. It is copied.
         likelihood: None chooses by the targets: class numbers give `Categorical`, other numbers `LearnedGaussian`.
-        prior: of the network's weights; None is `Normal(scale=3.0, fan_in=True)`, which is weak for standardised data
+        prior: of the network's weights; None is `Normal(scale=3.0, fan_in=True)`, which is weak for standardized data
             whatever the width of the net. (At scale 1 the most probable weights of a small data set are all zero.)
 
-    Example:
+    Examples:
         >>> from credo import likelihoods, nets
         >>> Model(nets.MLP(1, 1), likelihoods.Gaussian(scale=0.1)).prior
         Normal(scale=3.0, fan_in=True)
@@ -53,6 +55,9 @@ class Model:
 
     def with_network(self, network: Network) -> Model:
         return Model(network, self.given_likelihood, self.prior)
+
+    def with_prior(self, prior: Prior) -> Model:
+        return Model(self.network, self.given_likelihood, prior)
 
     def with_likelihood_for(self, y: Tensor, outputs: int) -> tuple[Model, str | None]:
         """The model with its likelihood chosen, and a sentence that says what was chosen, if anything was."""
@@ -81,16 +86,20 @@ class Model:
     def complete(self, variables: Variables, outputs: int) -> Variables:
         """The network's variables together with first values of the likelihood's own parameters."""
         first = next(iter(variables.params.values()))
-        own = {
-            OWN + name: value.to(first).expand(len(first), *value.shape).clone()
+        learned = {
+            LIKELIHOOD_PREFIX + name: value.to(first).expand(len(first), *value.shape).clone()
             for name, value in self.likelihood.parameters(outputs).items()
         }
-        return Variables({**variables.params, **own}, variables.buffers)
+        return Variables({**variables.params, **learned}, variables.buffers)
 
 
 def likelihood_params(params: Params) -> Params:
     """The likelihood's own parameters, by their short names."""
-    return {name.removeprefix(OWN): value for name, value in params.items() if name.startswith(OWN)}
+    return {
+        name.removeprefix(LIKELIHOOD_PREFIX): value
+        for name, value in params.items()
+        if name.startswith(LIKELIHOOD_PREFIX)
+    }
 
 
 @dataclass(frozen=True)
@@ -100,29 +109,48 @@ class Batch:
     Attributes:
         x: inputs (B, ...), or (M, B, ...) where each member has its own.
         y: targets (B, D) or (B,), likewise with a leading M.
-        own: whether each member has its own examples.
+        per_member: whether each member has its own examples.
+        weight: how much each example counts, (B,) or (M, B); None for one each.
+        factor: batches per epoch, by which the sum over this batch stands for the sum over all data; None for N / B.
     """
 
     x: Tensor
     y: Tensor
-    own: bool = False
+    per_member: bool = False
+    weight: Tensor | None = None
+    factor: float | None = None
 
     @property
     def examples(self) -> int:
         """B."""
-        return int(self.x.shape[1 if self.own else 0])
+        return int(self.x.shape[1 if self.per_member else 0])
+
+    def take(self, members: Tensor | Sequence[int]) -> Batch:
+        """The same examples for the members with these numbers; a number may come several times."""
+        index = torch.as_tensor(members, device=self.x.device)
+        weight = self.weight[index] if self.weight is not None and self.weight.ndim == 2 else self.weight
+        if not self.per_member:
+            return replace(self, weight=weight)
+        return replace(self, x=self.x[index], y=self.y[index], weight=weight)
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """Some of the examples; they do not stand for all data."""
+        some = (slice(None),) * self.per_member + (slice(start, stop),)
+        weight = None if self.weight is None else self.weight[..., start:stop]
+        return Batch(self.x[some], self.y[some], self.per_member, weight)
 
 
 @dataclass(frozen=True)
 class Target:
     """A model bound to a data size and a temperature: the log density that every method explores.
 
-    All densities are on the scale of the full data: a batch of B out of N examples counts N / B fold, so its
-    log density has the full sum as its expectation.
+    All densities are on the scale of the full data: what a batch says is multiplied by the number of batches in an
+    epoch, so that every example weighs the same, however the batches are cut.
 
     Attributes:
         model: with its likelihood chosen.
-        size: N, the number of training examples.
+        size: N, the number of training examples. Methods divide what they maximize by it, so that a learning rate means
+            the same for any N.
         temperature: T; the posterior is tempered to p(w | data)^(1/T).
         plan: how members are computed.
     """
@@ -138,20 +166,20 @@ class Target:
 
     def log_likelihood(self, variables: Variables, batch: Batch) -> Tensor:
         """log p(y_b | x_b, w_m) of each example under each member, (M, B), by the deterministic network."""
-        outputs = self.model.network.evaluate(variables, batch.x, self.plan, own_x=batch.own)
+        outputs = self.model.network.evaluate(variables, batch.x, self.plan, x_per_member=batch.per_member)
         return self._log_prob(outputs, variables.params, batch)
 
-    def training_log_likelihood(self, variables: Variables, batch: Batch, noise: Stream) -> Tensor:
-        """The same, (M, B), with the network in training: dropout by `noise`, batch norm by the batch.
+    def training_log_likelihood(self, variables: Variables, batch: Batch, rng: Stream) -> Tensor:
+        """The same, (M, B), with the network in training: dropout by `rng`, batch norm by the batch.
 
         Buffers of batch norm are updated in place.
         """
         network = self.model.network
-        traced = network.trace(variables, batch.x[0] if batch.own else batch.x)
+        traced = network.trace(variables, batch.x[0] if batch.per_member else batch.x)
         masks = draw_masks(
-            traced.sites, noise.child("dropout"), variables.members, batch.examples, network.dtype, variables.device
+            traced.sites, rng.child("dropout"), variables.members, batch.examples, network.dtype, variables.device
         )
-        outputs = network.train(variables, batch.x, masks, self.plan, own_x=batch.own)
+        outputs = network.train(variables, batch.x, masks, self.plan, x_per_member=batch.per_member)
         return self._log_prob(outputs, variables.params, batch)
 
     def _log_prob(self, outputs: Tensor, params: Params, batch: Batch) -> Tensor:
@@ -160,16 +188,25 @@ class Target:
     def log_prior(self, params: Params) -> Tensor:
         """log p(w) of each member, (M,): the prior of the weights and that of the likelihood's own parameters."""
         weights = {name: params[name] for name in self.layout}
-        own = self.model.likelihood.log_prior(likelihood_params(params))
-        return self.model.prior.log_prob(weights, self.layout) + own
+        of_likelihood = self.model.likelihood.log_prior(likelihood_params(params))
+        return self.model.prior.log_prob(weights, self.layout) + of_likelihood
 
     def log_joint(self, variables: Variables, batch: Batch) -> Tensor:
-        """(N / B sum_b log p(y_b | x_b, w) + log p(w)) / T of each member, (M,)."""
-        return self.temper(self.full(self.log_likelihood(variables, batch)) + self.log_prior(variables.params))
+        """(factor sum_b weight_b log p(y_b | x_b, w) + log p(w)) / T of each member, (M,)."""
+        data_term = self.data_term(self.log_likelihood(variables, batch), batch)
+        return self.temper(data_term + self.log_prior(variables.params))
 
-    def full(self, log_likelihood: Tensor) -> Tensor:
-        """A batch's log likelihoods (M, B) on the scale of all the data, (M,)."""
-        return log_likelihood.mean(1) * self.size
+    def data_term(self, log_prob_each: Tensor, batch: Batch) -> Tensor:
+        """factor sum_b weight_b log p_b, (M,): log probabilities of a batch (M, B) on the scale of all data.
+
+        Over the batches of an epoch its average is the sum over all data, also where they differ in size.
+        """
+        weighted = log_prob_each if batch.weight is None else log_prob_each * batch.weight
+        return weighted.sum(1) * self.factor(batch)
+
+    def factor(self, batch: Batch) -> float:
+        """What the sum over a batch is multiplied by to stand for all data: batches per epoch, or N / B."""
+        return self.size / batch.examples if batch.factor is None else batch.factor
 
     def temper(self, log_density: Tensor) -> Tensor:
         return log_density if self.temperature == 1.0 else log_density / self.temperature

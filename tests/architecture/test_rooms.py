@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +25,8 @@ LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
 MEASURES = {"uncertainty", "metrics", "diagnostics"}
-APPLIED = CORE | MEASURES | {"exact", "decide", "generative", "data", "tabular"}
+TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular"}
+APPLIED = CORE | MEASURES | {"exact", "decide", "generative"} | TABLES_AND_PAGES
 ROOT = "credo"
 """The package itself: what `import credo` and names from its face come from."""
 
@@ -35,7 +38,8 @@ ROOMS: dict[str, set[str]] = {
     "model": MODEL,
     "predictive": GROUND | {"likelihoods"},
     "posteriors": BELIEF,
-    "methods": METHODS,
+    "kernels": MODEL,
+    "methods": METHODS | {"kernels"},
     "loop": LOOP,
     "fit": FIT,
     "exact": GROUND,
@@ -45,20 +49,22 @@ ROOMS: dict[str, set[str]] = {
     "decide": CORE | MEASURES,
     "generative": CORE,
     "data": GROUND,
-    "tabular": CORE | MEASURES | {"data"},
-    "reports": GROUND | MEASURES | {"tabular", "predictive"},
-    "experiments": APPLIED | {"reports", ROOT},
-    "estimators": APPLIED | {ROOT},
-    "cli": APPLIED | {"reports", "experiments", "estimators", ROOT},
+    "evaluation": BELIEF | MEASURES | {"data"},
+    "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
+    "tabular": CORE | {"data", "evaluation", "reports"},
+    "experiments": APPLIED | {ROOT},
+    "estimators": CORE | {"data", "tabular"},
+    "cli": APPLIED | {"experiments", ROOT},
     "__init__": APPLIED | {"estimators"},
 }
 """Room: the rooms that it may import."""
 
-BARE = {"torch", "numpy", "safetensors"}
+BARE = {"torch", "numpy", "safetensors", "typing_extensions"}
 TABLES = {"pandas", "sklearn"}
 FOREIGN: dict[str, set[str]] = {
-    **dict.fromkeys((*CORE, *MEASURES, "exact", "decide", "generative", "__init__"), BARE),
+    **dict.fromkeys((*CORE, *MEASURES, "kernels", "exact", "decide", "generative", "__init__"), BARE),
     "data": BARE | TABLES,
+    "evaluation": BARE | TABLES,
     "tabular": BARE | TABLES,
     "estimators": BARE | TABLES,
     "reports": BARE | {"matplotlib", "rich", "jinja2"},
@@ -139,7 +145,16 @@ def inner_imports(tree: ast.AST) -> list[int]:
     return [line for function in functions for line, parts in imports(function) if parts[0] == "credo"]
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) != "cli"], ids=title)
+def test_the_command_line_imports_experiments_for_two_commands_alone() -> None:
+    known = {
+        path.stem
+        for path in FILES
+        if room_of(path) == "cli" and any(parts[:2] == ["credo", "experiments"] for _, parts in imports(TREES[path]))
+    }
+    assert known == {"compare", "reproduce"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=title)
 def test_no_import_of_our_own_hides_in_a_function(path: Path) -> None:
     assert inner_imports(TREES[path]) == []
 
@@ -153,11 +168,72 @@ def test_no_file_is_called_utils() -> None:
     assert not names & {"utils", "util", "helpers", "misc", "common"}
 
 
-def test_importing_credo_takes_nothing_heavy_along() -> None:
-    code = "import sys, credo; print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "torch" in loaded
-    assert not {"matplotlib", "pandas", "sklearn", "scipy", "typer", "rich"} & set(loaded)
+HEAVY = {"torch", "numpy", "matplotlib", "pandas", "sklearn", "scipy"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Packages that are loaded after some code in a new process."""
+    code = f"{code}\nimport sys\nprint('packages:', *sorted({{name.split('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("packages:")[2].split())
+
+
+def test_importing_credo_loads_nothing_heavy() -> None:
+    assert not (HEAVY | {"typer", "rich"}) & loaded_by("import credo; dir(credo)")
+    assert not (HEAVY | {"typer", "rich"}) - {"torch", "numpy"} & loaded_by("import credo; credo.fit, credo.MAP")
+    assert {"torch", "numpy"} <= loaded_by("import credo; credo.fit")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        *([command, "--help"] for command in ("fit", "predict", "report", "methods", "data", "demo", "compare")),
+        ["data", "get", "--help"],
+        ["reproduce", "--help"],
+        ["complete", ""],
+        ["complete", "fit --method "],
+        ["complete", "reproduce "],
+        ["complete", "data get "],
+    ],
+    ids=" ".join,
+)
+def test_help_and_completion_do_not_wait_for_torch(arguments: list[str]) -> None:
+    shell = ""
+    if arguments[0] == "complete":
+        words, place = f"credo {arguments[1]}", arguments[1].count(" ") + 1
+        shell = f"os.environ.update(_CREDO_COMPLETE='complete_bash', COMP_WORDS={words!r}, COMP_CWORD='{place}')"
+        arguments = []
+    code = f"import os, sys\nfrom credo.cli.main import main\n{shell}\nsys.argv = ['credo', *{arguments}]"
+    loaded = loaded_by(f"{code}\ntry:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code")
+    assert "typer" in loaded
+    assert not HEAVY & loaded
+
+
+def test_a_command_that_runs_does_load_torch() -> None:
+    """The twin of the test above, which would pass if nothing were ever loaded."""
+    code = "import sys\nfrom credo.cli.main import main\nsys.argv = ['credo', 'methods', '--json']"
+    assert "torch" in loaded_by(f"{code}\ntry:\n    main()\nexcept SystemExit:\n    pass")
+
+
+def test_every_public_name_is_declared_for_type_checkers_and_found() -> None:
+    """The list of names, the imports that type checkers read and the table of homes say the same."""
+    guarded = next(node for node in TREES[SOURCE / "__init__.py"].body if isinstance(node, ast.If))
+    declared = {parts[-1]: ".".join(parts[:-1]) for _, parts in imports(guarded)}
+    assert declared.keys() == set(credo.__all__)
+    assert set(credo.__all__) <= set(dir(credo))
+    for name, home in declared.items():
+        module = importlib.import_module(home)
+        assert getattr(credo, name) is getattr(module, name), name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = credo.nothing  # type: ignore[attr-defined]
+
+
+def test_the_function_fit_is_not_hidden_by_its_module() -> None:
+    """Importing credo.fit binds the module to that name of the package; with eager imports the function came after."""
+    code = "import credo, credo.fit\nfrom credo.fit import CredoWarning\nassert callable(credo.fit), credo.fit"
+    loaded_by(code)
 
 
 def test_the_core_runs_with_nothing_else_installed() -> None:
@@ -179,6 +255,20 @@ print(posterior.predict(x).interval(0.9)[0].shape[0])
 
 def classes() -> dict[str, ast.ClassDef]:
     return {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def repeated_names(trees: list[ast.Module]) -> list[str]:
+    """Names of more than one class."""
+    every = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return sorted(name for name, count in every.items() if count > 1)
+
+
+def test_one_name_for_one_class() -> None:
+    assert repeated_names(list(TREES.values())) == []
+
+
+def test_a_name_for_two_classes_is_noticed() -> None:
+    assert repeated_names([ast.parse("class A: ..."), ast.parse("class A: ...\nclass B: ...")]) == ["A"]
 
 
 def names(nodes: list[ast.expr]) -> list[str]:

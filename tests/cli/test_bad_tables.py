@@ -43,7 +43,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("content", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_learnt_from_gets_a_sentence(command: Command, content: bytes, words: str) -> None:
+def test_what_cannot_be_learned_from_gets_a_sentence(command: Command, content: bytes, words: str) -> None:
     Path("table.csv").write_bytes(content)
     done = command("fit", "table.csv", "-t", "y")
     assert done.exit_code == 2
@@ -57,7 +57,7 @@ def test_too_few_rows_to_learn_from_get_a_sentence(command: Command, table: pd.D
     table.head(60).to_csv("table.csv", index=False)
     done = command("fit", "table.csv", "-t", "y", "--test", "0.99")
     assert done.exit_code == 2
-    assert "--test 0.99 leaves 1 of 60 rows" in done.stderr
+    assert "test=0.99 leaves 1 of 60 rows" in done.stderr
 
 
 def test_columns_of_lists_are_left_out_and_told(command: Command, table: pd.DataFrame) -> None:
@@ -71,7 +71,7 @@ def test_columns_of_lists_are_left_out_and_told(command: Command, table: pd.Data
 
 
 def test_inputs_of_huge_and_tiny_numbers_are_no_trouble(command: Command, table: pd.DataFrame) -> None:
-    learnt(command, table.assign(x=table["x"] * 1e300, z=table["z"] * 1e-300))
+    learned(command, table.assign(x=table["x"] * 1e300, z=table["z"] * 1e-300))
 
 
 def test_a_file_that_is_not_there_gets_a_sentence(command: Command) -> None:
@@ -79,8 +79,8 @@ def test_a_file_that_is_not_there_gets_a_sentence(command: Command) -> None:
     assert (done.exit_code, "does not exist" in done.stderr) == (2, True)
 
 
-def learnt(command: Command, content: pd.DataFrame | bytes, **form: object) -> str:
-    """What is said on a table that can be learnt from."""
+def learned(command: Command, content: pd.DataFrame | bytes, **form: object) -> str:
+    """What is said on a table that can be learned from."""
     if isinstance(content, bytes):
         Path("table.csv").write_bytes(content)
     else:
@@ -93,13 +93,13 @@ def learnt(command: Command, content: pd.DataFrame | bytes, **form: object) -> s
 
 def test_rows_without_target_are_left_out_and_told(command: Command, table: pd.DataFrame) -> None:
     table.loc[:9, "y"] = np.nan
-    assert "10 row(s) have no usable value of 'y'" in learnt(command, table)
-    assert open_run("run").story.rows == 110
+    assert "10 row(s) have no usable value of 'y'" in learned(command, table)
+    assert open_run("run").metadata.rows == 110
 
 
 def test_identifiers_are_left_out_and_told(command: Command, table: pd.DataFrame) -> None:
     names = [f"customer-{i}" for i in range(len(table))]
-    said = learnt(command, table.assign(id=range(1, len(table) + 1), name=names))
+    said = learned(command, table.assign(id=range(1, len(table) + 1), name=names))
     assert "column 'id' is left out" in said
     assert "column 'name' is left out" in said
     assert {column.name for column in open_run("run").encoder.inputs} == {"x", "z", "kind"}
@@ -110,39 +110,39 @@ def test_ten_thousand_categories_share_features(command: Command) -> None:
     count = 25_000
     frame = pd.DataFrame({"shop": rng.integers(0, 10_000, count).astype(str), "y": rng.normal(size=count)})
     frame["shop"] = "shop " + frame["shop"]
-    learnt(command, frame)
+    learned(command, frame)
     assert len(open_run("run").encoder.features) < 100
 
 
 def test_nan_and_infinity_are_missing_cells(command: Command, table: pd.DataFrame) -> None:
     table.loc[0, "x"], table.loc[1, "x"], table.loc[2, "y"] = np.inf, np.nan, -np.inf
-    said = learnt(command, table)
-    assert "2 cells are missing" in said
+    said = learned(command, table)
+    assert "2 missing cells" in said
     assert "1 row(s)" in said
 
 
 def test_a_class_with_one_example_is_left_out_and_told(command: Command, table: pd.DataFrame) -> None:
     table = table.drop(columns="y").rename(columns={"kind": "y"})
     table.loc[3, "y"] = "singular"
-    assert "is left out: 'singular'" in learnt(command, table)
+    assert "is left out: 'singular'" in learned(command, table)
     assert open_run("run").evaluation.classes == ("high", "low")
 
 
 def test_bytes_that_are_not_utf8_are_read_and_told(command: Command, table: pd.DataFrame) -> None:
     table["größe"] = np.where(table["x"] > 0, "größer", "kleiner")
-    said = learnt(command, table.to_csv(index=False).encode("latin-1"))
+    said = learned(command, table.to_csv(index=False).encode("latin-1"))
     assert "not UTF-8" in said
     assert "größe" in Path("run/report.html").read_text(encoding="utf-8")
 
 
 def test_semicolons_and_decimal_commas_are_read_and_told(command: Command, table: pd.DataFrame) -> None:
-    said = learnt(command, table, sep=";", decimal=",")
+    said = learned(command, table, sep=";", decimal=",")
     assert "semicolon" in said
-    assert {column.taken_for for column in open_run("run").story.columns} == {"numeric", "categorical"}
+    assert {column.taken_for for column in open_run("run").metadata.columns} == {"numeric", "categorical"}
 
 
 def test_names_that_clash_with_answers_stay_apart(command: Command, table: pd.DataFrame) -> None:
-    learnt(command, table.rename(columns={"x": "mean", "z": "row"}))
+    learned(command, table.rename(columns={"x": "mean", "z": "row"}))
     done = command("predict", "run", "table.csv", "--with-inputs")
     header = done.stdout.splitlines()[0].split(",")
     assert len(header) == len(set(header))
@@ -150,9 +150,9 @@ def test_names_that_clash_with_answers_stay_apart(command: Command, table: pd.Da
 
 
 def test_a_table_of_eleven_rows_is_enough(command: Command, table: pd.DataFrame) -> None:
-    assert "2 held out" in learnt(command, table.head(11))
+    assert "2 rows held out" in learned(command, table.head(11))
 
 
 def test_dates_are_understood(command: Command, table: pd.DataFrame) -> None:
-    said = learnt(command, table.assign(day=pd.date_range("2024-01-01", periods=len(table)).astype(str)))
+    said = learned(command, table.assign(day=pd.date_range("2024-01-01", periods=len(table)).astype(str)))
     assert "1 date" in said

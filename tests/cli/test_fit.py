@@ -11,12 +11,12 @@ import pytest
 from typer.testing import Result
 
 from credo.cli.fit import _listener
-from credo.data.tables import Task
-from credo.estimators.recipes import RECIPES
-from credo.estimators.training import Look
+from credo.data import Task
 from credo.posteriors import load
 from credo.tabular import open_run
+from credo.tabular.recipes import RECIPES
 from credo.tabular.runs import FILES
+from credo.tabular.training import ValidationPoint
 
 Command = Callable[..., Result]
 
@@ -36,10 +36,10 @@ def test_it_says_what_it_found_and_how_good_it_is(command: Command, file: Path) 
         "table.csv: 120 rows",
         "'y' is predicted from 2 columns: 2 numeric",
         "column 'kind' is left out: as you asked",
-        "96 rows to learn from, 24 held out",
+        "96 training rows, 24 rows held out",
         "On rows it has never seen",
         "Always answering the mean",
-        "One member alone (it learnt from 80 % of the training rows)",
+        "One member alone (trained on 80 % of the training rows)",
         "95 % intervals",
         "run/report.html",
         "credo predict run",
@@ -75,7 +75,7 @@ def test_epochs_and_those_of_cooling_are_told_apart(command: Command, file: Path
         assert (told["epochs"], told["cooling_epochs"]) == (10, 0)
         assert "Bayes by Backprop, 10 epochs;" in page
         return
-    assert "training: 10 epochs," in done.stderr
+    assert "training: 10 epochs (at most 10), validation log likelihood per row" in done.stderr
     assert "cooling: 10 + 3 epochs," in done.stderr
     assert "13 epochs" not in done.stderr
     assert (told["epochs"], told["cooling_epochs"]) == (10, 3)
@@ -83,13 +83,13 @@ def test_epochs_and_those_of_cooling_are_told_apart(command: Command, file: Path
 
 
 @pytest.mark.parametrize(("best", "cooled"), [(30, "cooling: 30 + 9 epochs,"), (50, "cooling: 50 + 15 epochs,")])
-def test_cooling_begins_at_the_best_look(best: int, cooled: str) -> None:
+def test_cooling_begins_at_the_best_validation(best: int, cooled: str) -> None:
     said: list[tuple[str, float | None]] = []
-    hear = _listener(lambda text, share: said.append((text, share)))
+    listen = _listener(lambda text, share: said.append((text, share)))
     for epochs in (30, 39, 50):
-        hear(Look(epochs, 50, 0.0, best=epochs in (30, best)))
-    hear(Look(best + round(0.3 * best), 50, 0.1, best=True))
-    assert [text.split(",")[0] for text, _ in said[1:4]] == [f"training: {n} epochs" for n in (30, 39, 50)]
+        listen(ValidationPoint(epochs, 50, 0.0, best=epochs in (30, best)))
+    listen(ValidationPoint(best + round(0.3 * best), 50, 0.1, best=True))
+    assert [text.split(" (")[0] for text, _ in said[:3]] == [f"training: {n} epochs" for n in (30, 39, 50)]
     assert said[-1][0].startswith(cooled)
     assert all(share is None or share <= 1.0 for _, share in said)
 
@@ -146,14 +146,14 @@ def test_an_existing_run_is_kept_unless_forced(command: Command, file: Path) -> 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--seed", "5"), "was begun with --seed 0, and now it is 5"),
-        (("--epochs", "7"), "was begun with --epochs 2, and now it is 7"),
-        (("--drop", "x"), "was begun without --drop, and now it is x"),
-        (("--target", "x"), "was begun with --target y, and now it is x"),
-        (("--method", "vi"), "was begun with --method ensemble, and now it is vi"),
+        (("--seed", "5"), "was started with --seed 0, and now it is 5"),
+        (("--epochs", "7"), "was started with --epochs 2, and now it is 7"),
+        (("--drop", "x"), "was started without --drop, and now it is x"),
+        (("--target", "x"), "was started with --target y, and now it is x"),
+        (("--method", "vi"), "was started with --method ensemble, and now it is vi"),
     ],
 )
-def test_a_training_is_gone_on_with_as_it_was_begun(
+def test_a_training_is_resumed_with_the_options_it_was_started_with(
     command: Command, file: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], words: str
 ) -> None:
     begun = ("fit", file, "--target", "y", "--epochs", "2", "-q")
@@ -173,7 +173,7 @@ def half_done(command: Command, arguments: tuple[object, ...], monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("credo.cli.fit.write_fitted", stop)
+        patch.setattr("credo.tabular.saving.save_run", stop)
         assert command(*arguments).exit_code == 130
     assert Path("run.training").is_dir()
 
@@ -186,7 +186,7 @@ def test_a_training_that_saved_nothing_leaves_nothing(
 
     arguments = ("fit", file, "-t", "y", "--epochs", "2", "-q")
     with monkeypatch.context() as patch:
-        patch.setattr("credo.cli.fit.train_and_judge", stop)
+        patch.setattr("credo.tabular.fitting.train_and_evaluate", stop)
         done = command(*arguments)
     assert (done.exit_code, "--resume" in done.stderr) == (130, False)
     assert not Path("run.training").exists()

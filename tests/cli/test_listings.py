@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
 import itertools
 import json
@@ -16,10 +18,14 @@ from typer.testing import Result
 
 import credo.methods
 from credo.cli import methods
-from credo.cli.main import COMMANDS
+from credo.cli.commands import COMMANDS, COMPARED, DATA_SETS, METHODS, PROBLEMS, SUBCOMMANDS, experiments
 from credo.cli.methods import IN_PYTHON, entries
 from credo.data.sets import FOLDER, available
-from credo.estimators.recipes import RECIPES
+from credo.experiments import registry
+from credo.experiments.judge.problem import CANDIDATES, CONTESTS, FULL_DRAWS, QUICK_DRAWS
+from credo.tabular.predictions import RISK
+from credo.tabular.recipes import RECIPES
+from credo.tabular.training import COOLING
 
 Command = Callable[..., Result]
 
@@ -124,3 +130,27 @@ def test_every_command_explains_itself_with_an_example(command: Command, name: s
     assert done.exit_code == 0
     assert "Example" in done.stdout
     assert f"credo {name}" in done.stdout
+
+
+def test_the_names_in_the_help_are_those_of_the_modules() -> None:
+    """The help has them as plain words, so that it need not load what knows them."""
+    assert tuple(RECIPES) == METHODS
+    assert tuple(entry.name for entry in CANDIDATES) == COMPARED
+    assert tuple(CONTESTS) == PROBLEMS
+    assert tuple(line.name for line in available()) == DATA_SETS
+    assert tuple(experiments()) == registry.names()
+    assert (RISK, f"{100 * COOLING:.0f} %") == (
+        inspect.signature(COMMANDS["predict"]).parameters["risk"].default,
+        "30 %",
+    )
+    assert f"{FULL_DRAWS}; quick: {QUICK_DRAWS}" == "500; quick: 30"
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *SUBCOMMANDS])
+def test_a_command_takes_what_its_module_takes(name: str) -> None:
+    if name == "data":
+        return
+    typed = COMMANDS.get(name) or SUBCOMMANDS[name]
+    module = importlib.import_module(f"credo.cli.{'data' if name in SUBCOMMANDS else name}")
+    work = getattr(module, {"list": "list_all", "get": "get"}.get(name, "run"))
+    assert list(inspect.signature(typed).parameters) == list(inspect.signature(work).parameters)

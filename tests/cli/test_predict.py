@@ -105,7 +105,7 @@ def test_the_table_is_not_overwritten(command: Command, tables: Path, new: Path)
 
 
 def test_places_that_are_none_get_a_sentence(command: Command, tables: Path, new: Path) -> None:
-    for out, words in ((new.parent / "no" / "x.csv", "is not there"), (new.parent, "is a folder")):
+    for out, words in ((new.parent / "no" / "x.csv", "does not exist"), (new.parent, "is a folder")):
         done = command("predict", tables / "y-run", new, "-o", out)
         assert (done.exit_code, words in done.stderr) == (2, True)
 

@@ -45,7 +45,7 @@ def test_a_pipe_will_do_so_no_table_is_read_twice(tmp_path: Path, table: pd.Data
     done = program(tmp_path, "fit", pipe, "-t", "y", "--epochs", 2, "--quiet")
     writer.join()
     assert (done.returncode, done.stderr) == (0, "")
-    assert open_run(tmp_path / "run").story.rows == len(table)
+    assert open_run(tmp_path / "run").metadata.rows == len(table)
 
 
 def interrupted(folder: Path) -> tuple[int, str]:
@@ -89,15 +89,16 @@ def test_a_disk_that_turns_out_full_is_a_failure_and_the_run_is_saved_elsewhere(
     table.to_csv(tmp_path / "table.csv", index=False)
     code = f"""
 import resource, signal, sys, tempfile
-from credo.cli import fit as command, main
+from credo.cli import main
+from credo.tabular import saving as command
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-write, make = command.write_fitted, tempfile.mkdtemp
+write, make = command.save_run, tempfile.mkdtemp
 def on_a_full_disk(*what):
-    if command.write_fitted is on_a_full_disk:
+    if command.save_run is on_a_full_disk:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
-        command.write_fitted = write
-    write(*what)
-command.write_fitted = on_a_full_disk
+        command.save_run = write
+    return write(*what)
+command.save_run = on_a_full_disk
 def elsewhere(**how):
     if {spare}:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -122,13 +123,13 @@ main.main()
     assert not (tmp_path / "run").exists()
     rescued = list(tmp_path.glob("credo-*/run"))
     if spare:
-        assert open_run(rescued[0]).story.rows == len(table)
+        assert open_run(rescued[0]).metadata.rows == len(table)
         assert str(rescued[0]) in done.stderr
     else:
         assert rescued == []
         assert "--resume" in done.stderr
         assert program(tmp_path, "fit", "table.csv", "-t", "y", "--epochs", 2, "-q", "--resume").returncode == 0
-        assert open_run(tmp_path / "run").story.rows == len(table)
+        assert open_run(tmp_path / "run").metadata.rows == len(table)
         assert not (tmp_path / "run.training").exists()
 
 

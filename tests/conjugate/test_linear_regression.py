@@ -29,7 +29,9 @@ def problem() -> tuple[credo.Model, Tensor, Tensor, exact.LinearRegression]:
     net = nn.Linear(2, 1, dtype=torch.float64)
     model = credo.Model(net, likelihoods.Gaussian(NOISE), priors.Normal(PRIOR))
     design = torch.cat([x, torch.ones(N, 1, dtype=torch.float64)], dim=1)
-    truth = exact.LinearRegression(design, y.squeeze(1), noise_scale=NOISE, prior=exact.Gaussian.isotropic(3, PRIOR))
+    truth = exact.LinearRegression(
+        design, y.squeeze(1), noise_scale=NOISE, prior=exact.GaussianWeights.isotropic(3, PRIOR)
+    )
     return model, x, y, truth
 
 
@@ -40,7 +42,7 @@ def flat(variables: Variables) -> Tensor:
 
 def landed(method: credo.Method) -> Tensor:
     model, x, y, _ = problem()
-    return flat(credo.fit(model, (x, y), method, seed=2).point())
+    return flat(credo.fit(model, (x, y), method, seed=2).members())
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
@@ -71,7 +73,7 @@ class Broken(PointMethod):
 
     prior_weight: float = 1.0
 
-    def regulariser(self, target: Target, params: Params) -> Tensor:
+    def regularizer(self, target: Target, params: Params) -> Tensor:
         return self.prior_weight * target.log_prior(params)
 
 
@@ -131,7 +133,7 @@ def test_weights_tilt_draws_from_another_posterior_to_the_exact_one() -> None:
     """
     model, x, _, truth = problem()
     posterior, count = truth.posterior, 20000
-    wide = exact.Gaussian.diagonal(posterior.mean, 1.5 * posterior.scale)
+    wide = exact.GaussianWeights.diagonal(posterior.mean, 1.5 * posterior.scale)
     weights = wide.sample(count, credo.Stream(5))
     log_weights = posterior.log_prob(weights) - wide.log_prob(weights)
     log_weights = log_weights - torch.logsumexp(log_weights, 0)
@@ -149,8 +151,8 @@ def test_weights_tilt_draws_from_another_posterior_to_the_exact_one() -> None:
 def test_temperature_does_not_move_the_map_but_scales_the_density() -> None:
     model, x, y, truth = problem()
     cold = credo.fit(model, (x, y), credo.MAP(**SETTLED), seed=2, temperature=0.1)
-    assert distance(flat(cold.point()), truth.posterior.mean) < CLOSE
-    variables = cold.point()
+    assert distance(flat(cold.members()), truth.posterior.mean) < CLOSE
+    variables = cold.members()
     ratio = credo.Target(model, N, temperature=0.1).log_joint(variables, credo.Batch(x, y)) / credo.Target(
         model, N
     ).log_joint(variables, credo.Batch(x, y))

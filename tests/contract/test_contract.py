@@ -1,4 +1,4 @@
-"""Every method x every property. A new method joins by one line in METHODS."""
+"""Every method x every property. A new method joins by one line in `tests/methods_table.py`."""
 
 from __future__ import annotations
 
@@ -15,37 +15,9 @@ from credo import likelihoods, nets, priors
 from credo.core.trees import flatten
 from credo.methods.base import Method
 from credo.posteriors import Chains, Weighted
+from methods_table import methods
 
-FAST = {"epochs": 4, "batch_size": 8, "learning_rate": 1e-2}
-
-METHODS: dict[str, Method] = {
-    "maximum likelihood": credo.MaximumLikelihood(**FAST),
-    "map": credo.MAP(**FAST),
-    "map by sgd": credo.MAP(**FAST, optimizer=credo.SGD(momentum=0.9), schedule=credo.Cosine()),
-    "deep ensemble": credo.DeepEnsemble(members=3, **FAST),
-    "mc dropout": credo.MCDropout(rate=0.2, **FAST),
-    "mc dropout of weights": credo.MCDropout(rate=0.2, drops="weights", **FAST),
-    "mc dropout by patterns": credo.MCDropout(rate={"*": 0.2}, length_scale=0.1, **FAST),
-    "concrete dropout": credo.ConcreteDropout(**FAST),
-    "ensemble of concrete dropout": credo.Ensemble(credo.ConcreteDropout(**FAST, sharing="unit"), members=2),
-    "ensemble of mc dropout": credo.Ensemble(credo.MCDropout(rate=0.2, **FAST), members=2),
-    "bayes by backprop": credo.BayesByBackprop(**FAST),
-    "local reparameterisation": credo.BayesByBackprop(**FAST, estimator="local"),
-    "ensemble of flipout": credo.Ensemble(credo.BayesByBackprop(**FAST, estimator="flipout"), members=2),
-    "black-box vi": credo.BlackBoxVI(**FAST, samples=4),
-    "variational dropout": credo.VariationalDropout(**FAST, sharing="unit"),
-    "ensemble of correlated variational dropout": credo.Ensemble(credo.VariationalDropout(**FAST, correlated=True), 2),
-    "ensemble of sparse variational dropout": credo.Ensemble(credo.SparseVariationalDropout(**FAST), members=2),
-    "hmc": credo.HMC(draws=2, warmup=2, chains=3),
-    "nuts": credo.NUTS(draws=2, warmup=2, chains=3, max_depth=4),
-    "mclmc": credo.MCLMC(draws=2, warmup=2, chains=2),
-    "metropolis": credo.Metropolis(draws=2, warmup=2, chains=3, thin=2),
-    "simulated annealing": credo.SimulatedAnnealing(sweeps=4, moves=2),
-    "sgld": credo.SGLD(**FAST, draws=3, chains=2, preconditioner=credo.RMSPreconditioner(floor=1.0)),
-    "cyclical sghmc": credo.SGHMC(**FAST, draws=3, schedule=credo.Cyclical(cycles=2, exploration=0.5)),
-    "importance sampling": credo.ImportanceSampling(draws=40, lanes=10),
-    "annealed importance sampling": credo.AnnealedImportanceSampling(draws=6, rungs=4, pilots=2),
-}
+METHODS = methods(epochs=4, iterations=4)
 
 PROBLEMS: dict[str, Callable[[], tuple[credo.Model, Tensor, Tensor]]] = {}
 
@@ -256,8 +228,8 @@ def test_state_is_made_of_tensors_with_a_member_axis(method: Method) -> None:
     model, x, y = one_feature()
     posterior = fit(model, x, y, method)
     drawn = isinstance(posterior, Chains | Weighted)  # one per draw there, and one per member elsewhere
-    members = posterior.point().members if drawn else method.members
-    for name, tensor in flatten(posterior.point()).items():
+    members = posterior.members().members if drawn else method.members
+    for name, tensor in flatten(posterior.members()).items():
         assert tensor.shape[0] == members, name
 
 

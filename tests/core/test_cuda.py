@@ -1,4 +1,4 @@
-"""Streams, optimisers and integrals on a GPU. Skipped where there is none."""
+"""Streams, optimizers and integrals on a GPU. Skipped where there is none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_streams_repeat_and_leave_the_global_generators_alone():
 
 @pytest.mark.parametrize("rule", [Adam(), SGD(momentum=0.9)], ids=["Adam", "SGD"])
 def test_the_same_steps_as_on_the_cpu(rule):
-    """Gradients transposed in memory, as vectorised members have them, included."""
+    """Gradients transposed in memory, as vectorized members have them, included."""
     results = []
     for device in ("cpu", "cuda"):
         params = {"w": Stream(0).normal(3, 4, 5, dtype=torch.float64).to(device)}

@@ -9,7 +9,7 @@ import torch
 from scipy import integrate, special, stats
 from torch import Tensor
 
-from credo.core.integrals import entropy_by_integral, entropy_by_sum, invert_cdf
+from credo.core.integrals import entropy_by_integral, entropy_by_sum, smallest_where
 
 REACH = 7.1
 
@@ -63,6 +63,19 @@ def test_entropy_of_normal_mixtures(name):
     assert mixture.entropy() == pytest.approx(mixture.by_quadrature(), abs=1e-7)
 
 
+def test_entropy_of_a_skewed_density():
+    """A log-normal density: 32 points over its span, which serve a normal, miss the peak by 0.03 nats."""
+    scale = 0.5
+
+    def log_p(y: Tensor) -> Tensor:
+        z = (y.log() - 1.0) / scale
+        return -0.5 * z.square() - y.log() - math.log(scale * math.sqrt(2 * math.pi))
+
+    ends = [torch.tensor([[1.0 + side * REACH * scale]], dtype=torch.float64).exp() for side in (-1.0, 1.0)]
+    exact = 1.0 + 0.5 * math.log(2 * math.pi * math.e * scale**2)
+    assert float(entropy_by_integral(log_p, *ends)) == pytest.approx(exact, abs=1e-6)
+
+
 @pytest.mark.parametrize("apart", [40.0, 1e4, 1e7])
 def test_two_equal_components_far_apart_add_log_two(apart):
     """A grid of bounded size over the whole range would not even see components this narrow."""
@@ -81,7 +94,7 @@ def test_a_coarse_grid_is_noticed():
 
 
 def test_each_element_has_its_own_support():
-    """(S, B, D): a narrow element does not spoil its neighbours, nor they it."""
+    """(S, B, D): a narrow element does not spoil its neighbors, nor they it."""
     mean = torch.tensor([[[0.0, 1.0], [1e4, -5.0]], [[0.0, 30.0], [0.0, -5.0]]], dtype=torch.float64)
     scale = torch.tensor([[[1.0, 0.1], [1e-2, 2.0]], [[1.0, 0.1], [1.0, 3.0]]], dtype=torch.float64)
 
@@ -156,7 +169,7 @@ def test_quantiles_at_any_scale(level, scale, dtype):
     """Resolution is relative to each element's own interval, so tiny units lose nothing."""
     ends = torch.tensor([-REACH * scale, -REACH], dtype=dtype), torch.tensor([REACH * scale, REACH], dtype=dtype)
     scales = torch.tensor([scale, 1.0], dtype=dtype)
-    found = invert_cdf(lambda y: torch.special.ndtr(y / scales), level, *ends, discrete=False) / scales
+    found = smallest_where(lambda y: torch.special.ndtr(y / scales) >= level, *ends, discrete=False) / scales
     tolerance = 1e-9 if dtype == torch.float64 and level < 0.99 else 1e-6 if level < 0.99 else 2.0  # a flat tail
     # in float32 levels themselves are rounded: by 1e-7 of a density that is 5e-6 at the lowest level
     if dtype == torch.float32 and level < 1e-3:
@@ -166,7 +179,7 @@ def test_quantiles_at_any_scale(level, scale, dtype):
 
 def test_a_narrow_peak_in_a_wide_interval():
     wide = torch.tensor([1e6], dtype=torch.float64)
-    found = invert_cdf(lambda y: torch.special.ndtr((y - 123.0) / 1e-3), 0.9, -wide, wide, discrete=False)
+    found = smallest_where(lambda y: torch.special.ndtr((y - 123.0) / 1e-3) >= 0.9, -wide, wide, discrete=False)
     assert float(found) == pytest.approx(123.0 + 1e-3 * stats.norm.ppf(0.9), abs=1e-10)
 
 
@@ -178,6 +191,6 @@ def test_discrete_quantiles_are_the_smallest_count(rate, level):
     def cdf(y: Tensor) -> Tensor:
         return torch.from_numpy(stats.poisson.cdf(y.numpy(), rate))
 
-    found = float(invert_cdf(cdf, level, *ends, discrete=True))
+    found = float(smallest_where(lambda y: cdf(y) >= level, *ends, discrete=True))
     assert found == stats.poisson.ppf(level, rate)
     assert stats.poisson.cdf(found, rate) >= level > stats.poisson.cdf(found - 1, rate)

@@ -83,7 +83,7 @@ def test_wrong_numbers_are_told_apart():
 @pytest.mark.parametrize("plan", list(Plan))
 @pytest.mark.parametrize("rule", [Adam(), SGD(momentum=0.9)], ids=["Adam", "SGD"])
 def test_members_train_as_they_would_alone(rule, plan):
-    """The whole path: gradients of vectorised members come transposed, which a fused kernel does not notice."""
+    """The whole path: gradients of vectorized members come transposed, which a fused kernel does not notice."""
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).double()
     network = Network(net)
     x = Stream(1).normal(16, 3, dtype=torch.float64)

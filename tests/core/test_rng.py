@@ -80,7 +80,7 @@ def test_normal_like_follows_shapes_and_types():
 
 
 def test_the_words_of_the_twister_lie_where_we_write_them():
-    """Matsumoto and Nishimura's own initialiser, written into the state, gives what `manual_seed` gives."""
+    """Matsumoto and Nishimura's own initializer, written into the state, gives what `manual_seed` gives."""
     words = [123]
     for i in range(1, 624):
         words.append((1812433253 * (words[-1] ^ (words[-1] >> 30)) + i) % 2**32)

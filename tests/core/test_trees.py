@@ -69,12 +69,12 @@ class Outer:
 
 
 def state(seed: int) -> Outer:
-    noise = Stream(seed)
+    rng = Stream(seed)
     return Outer(
-        Variables({"a.b": noise.child(0).normal(2, 3)}, {"count": torch.tensor([seed, 1])}),
-        Inner([noise.child(1).normal(2), noise.child(2).normal(2, 2).double()]),
+        Variables({"a.b": rng.child(0).normal(2, 3)}, {"count": torch.tensor([seed, 1])}),
+        Inner([rng.child(1).normal(2), rng.child(2).normal(2, 2).double()]),
         (torch.tensor(seed), 7),
-        more={"x": noise.child(3).normal(1)},
+        more={"x": rng.child(3).normal(1)},
     )
 
 

@@ -8,7 +8,10 @@ import pytest
 import torch
 
 from credo.core.storage import StorageError
-from credo.data.tables import ClassTarget, DataError, Encoder, NumericTarget, Table, Task, pose, read_table
+from credo.data import DataError, Task
+from credo.data.encoder import ClassTarget, Encoder, NumericTarget
+from credo.data.problem import pose
+from credo.data.reading import InputTable, read_table
 from credo.data.values import words
 
 ROWS = 80
@@ -28,7 +31,7 @@ def houses() -> pd.DataFrame:
 
 
 def fitted(frame: pd.DataFrame | None = None, target: str = "price", **options) -> tuple[Encoder, pd.DataFrame]:
-    problem = pose(Table(houses() if frame is None else frame, "houses.csv"), target)
+    problem = pose(InputTable(houses() if frame is None else frame, "houses.csv"), target)
     return Encoder.fit(problem, **options), problem.frame
 
 
@@ -47,7 +50,7 @@ def test_shapes_and_names():
     assert encoder.task is Task.REGRESSION
 
 
-def test_numbers_are_standardised_with_the_median_for_holes():
+def test_numbers_are_standardized_with_the_median_for_holes():
     encoder, frame = fitted()
     known = houses()["area"].replace(np.inf, np.nan)
     expected = (known.fillna(known.median()) - known.mean()) / known.std(ddof=0)
@@ -239,7 +242,7 @@ def test_columns_at_prediction():
     encoder, frame = fitted()
     shuffled = frame[list(reversed(frame.columns))].drop(columns=["price", "id", "flat"])
     assert torch.equal(encoder.encode(shuffled).x, encoder.encode(frame).x)
-    assert encoder.encode(frame.assign(colour="red")).notes[0] == "column(s) unknown to the model are ignored: 'colour'"
+    assert encoder.encode(frame.assign(color="red")).notes[0] == "column(s) unknown to the model are ignored: 'color'"
     with pytest.raises(DataError, match=r"lacks 1 column.*'area'"):
         encoder.encode(frame.drop(columns=["area"]))
     with pytest.raises(DataError, match="no rows"):

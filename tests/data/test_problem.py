@@ -4,14 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from credo.data.problem import column_of
-from credo.data.tables import DataError, Kind, Table, Task, pose
+from credo.data import DataError, Task
+from credo.data.problem import Kind, column_of, pose
+from credo.data.reading import InputTable
 
 ROWS = 60
 
 
-def table(**columns) -> Table:
-    return Table(pd.DataFrame(columns), "houses.csv")
+def table(**columns) -> InputTable:
+    return InputTable(pd.DataFrame(columns), "houses.csv")
 
 
 def series(values) -> pd.Series:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from credo.data import reading
-from credo.data.tables import DataError, read_table
+from credo.data import DataError, reading
+from credo.data.reading import read_table
 
 
 def write(folder, text: str | bytes, name: str = "table.csv"):

@@ -7,9 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from credo.data import sets, toys
-from credo.data.errors import DataError
-from credo.data.task import Task
+from credo.data import DataError, Task, sets, toys
 
 EVERYWHERE = ["diabetes", "wine", "breast-cancer", "digits", "sine", "gap", "varying-noise", "two-moons", "blobs"]
 

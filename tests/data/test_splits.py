@@ -29,7 +29,7 @@ def test_classes_come_in_proportion():
             assert len(part) == sum(expected)
 
 
-def test_every_class_can_be_learnt():
+def test_every_class_can_be_learned():
     """A class of one row is trained on; a class of two is never wholly tested. Plain splits fail at both."""
     classes = np.array([0] * 97 + [1, 2, 2])
     plain_twin_fails = False

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 import credo
 from credo import likelihoods, priors
+from credo.core.trees import Layout
 from credo.methods.dropout import concrete
-from credo.methods.dropout.prior import expected_log_prior, fixed_keeps
-from credo.nets.fed import Fed
+from credo.methods.dropout.prior import expected_log_prior, keep_of_weights
+from credo.nets.layer import Layer
 
 PRIORS = [
     priors.Normal(0.7),
@@ -62,6 +63,24 @@ def test_the_expected_prior_is_the_average_over_masks(prior: priors.Prior) -> No
         assert float((target.log_prior(params) - found).abs()) > 1e-3
 
 
+@dataclass(frozen=True)
+class Doubled(priors.Normal):
+    """A prior of somebody's own, which says another log_prob than the class it comes from."""
+
+    def log_prob(self, params: credo.Params, layout: Layout) -> Tensor:
+        return 2.0 * super().log_prob(params, layout)
+
+
+@pytest.mark.parametrize("keep", [0.7, torch.full((1, 1, 4), 0.7, dtype=torch.float64)], ids=["fixed", "learned"])
+def test_a_prior_with_a_log_prob_of_its_own_is_asked_for_it(keep: float | Tensor) -> None:
+    """The formulas of the normal, which it inherits, are not its own: it is taken at the weights."""
+    target = target_with(Doubled(0.7))
+    params = target.model.network.given().params
+    found = expected_log_prior(target, params, {"2.weight": keep})
+    torch.testing.assert_close(found, target.log_prior(params))
+    assert not torch.allclose(found, expected_log_prior(target_with(priors.Normal(0.7)), params, {"2.weight": keep}))
+
+
 def test_the_kl_of_dropout_is_the_one_of_narrow_normals() -> None:
     """q as a mixture of two normals of width 1e-3: its KL from the prior, integrated, differs by a constant alone."""
     scale, width = 0.8, 1e-3
@@ -95,7 +114,8 @@ def test_weight_decay_is_the_tutorials(rate: float) -> None:
     target = target_with(priors.Normal(1.0 / length_scale), size)
     network = target.model.network.with_dropout(credo.nets.network.DropoutChange(rate, inserted=True))
     variables = network.given()
-    keeps = fixed_keeps(network.trace(variables, torch.zeros(2, 3, dtype=torch.float64)).sites)
+    sites = network.trace(variables, torch.zeros(2, 3, dtype=torch.float64)).sites
+    keeps = keep_of_weights(sites, [1.0 - site.rate for site in sites])
     assert keeps == {"2.weight": pytest.approx(1 - rate)}
     params = {name: w.requires_grad_() for name, w in variables.params.items()}
     loss = -expected_log_prior(target, params, keeps).sum() / size
@@ -155,7 +175,7 @@ class Weighted(credo.ConcreteDropout):
 
 
 def test_concrete_dropout_lands_on_the_best_rate() -> None:
-    """Twins: the entropy with the wrong sign, and regularisers that are not divided by the number of data."""
+    """Twins: the entropy with the wrong sign, and regularizers that are not divided by the number of data."""
     best = best_keep()
     assert 0.55 < best < 0.98
     assert abs(landed(credo.ConcreteDropout(**SETTLED)) - best) < CLOSE
@@ -165,29 +185,35 @@ def test_concrete_dropout_lands_on_the_best_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fed", "mask", "weight"),
+    ("consumer", "mask", "weight"),
     [
-        (Fed("w", 4, 3), (1, 4), (3, 4)),
-        (Fed("w", 12, 3), (1, 3, 1, 1), (3, 12)),  # channels, flattened
-        (Fed("w", 12, 3), (1, 3, 2, 2), (3, 12)),
-        (Fed("w", 4, 3), (1, 5, 4), (3, 4)),  # sequences
-        (Fed("w", 4, 3, 1, 2), (1, 4, 1, 1), (3, 4, 5, 5)),
-        (Fed("w", 4, 6, 2, 1), (1, 4, 1), (6, 2, 3)),  # groups
-        (Fed("w", 4, 4, 4, 2), (1, 4, 7, 7), (4, 1, 3, 3)),  # depthwise, units
-        (Fed("w", 4, 3, 1, 1, transposed=True), (1, 4, 1), (4, 3, 5)),
+        (Layer("w", None, (4,), (3,)), (1, 4), (3, 4)),
+        (Layer("w", None, (12,), (3,)), (1, 3, 1, 1), (3, 12)),  # channels, flattened
+        (Layer("w", None, (12,), (3,)), (1, 3, 2, 2), (3, 12)),
+        (Layer("w", None, (4,), (3,)), (1, 5, 4), (3, 4)),  # sequences
+        (Layer("w", None, (4, 5, 5), (3, 1, 1), 2), (1, 4, 1, 1), (3, 4, 5, 5)),
+        (Layer("w", None, (4, 3), (6, 1), 1, groups=2), (1, 4, 1), (6, 2, 3)),  # groups
+        (Layer("w", None, (4, 7, 7), (4, 5, 5), 2, groups=4), (1, 4, 7, 7), (4, 1, 3, 3)),  # depthwise, units
+        (Layer("w", None, (4, 1), (3, 1), 1, transposed=True), (1, 4, 1), (4, 3, 5)),
     ],
 )
-def test_what_a_mask_keeps_as_its_weights_see_it(fed: Fed, mask: tuple[int, ...], weight: tuple[int, ...]) -> None:
+def test_what_a_mask_keeps_as_its_weights_see_it(
+    consumer: Layer, mask: tuple[int, ...], weight: tuple[int, ...]
+) -> None:
     for members in (1, 3):
         keep = torch.rand(members, *mask, generator=credo.Stream(0).generator())
-        seen = fed.by_weight(keep).expand(members, *weight)
+        seen = consumer.by_weight(keep).expand(members, *weight)
         torch.testing.assert_close(seen.flatten(1).mean(1), keep.flatten(1).mean(1))
-        even = fed.by_weight(torch.full((members, *[1] * len(mask)), 0.3)).expand(members, *weight)
+        even = consumer.by_weight(torch.full((members, *[1] * len(mask)), 0.3)).expand(members, *weight)
         assert bool((even == 0.3).all())
 
 
 def test_channels_that_are_flattened_keep_their_order() -> None:
     keep = torch.tensor([0.1, 0.5, 0.9]).reshape(1, 1, 3, 1, 1)
-    assert Fed("w", 6, 1).by_weight(keep).flatten().tolist() == pytest.approx([0.1, 0.1, 0.5, 0.5, 0.9, 0.9])
-    grouped = Fed("w", 4, 4, 2, 1).by_weight(torch.tensor([0.1, 0.2, 0.3, 0.4]).reshape(1, 1, 4, 1))
+    assert Layer("w", None, (6,), (1,)).by_weight(keep).flatten().tolist() == pytest.approx(
+        [0.1, 0.1, 0.5, 0.5, 0.9, 0.9]
+    )
+    grouped = Layer("w", None, (4, 3), (4, 1), 1, groups=2).by_weight(
+        torch.tensor([0.1, 0.2, 0.3, 0.4]).reshape(1, 1, 4, 1)
+    )
     assert grouped.squeeze().tolist() == [pytest.approx([0.1, 0.2])] * 2 + [pytest.approx([0.3, 0.4])] * 2

@@ -16,7 +16,8 @@ import credo
 from credo import likelihoods
 from credo.core.trees import Variables
 from credo.nets import MLP
-from credo.posteriors import Dropout, Functions
+from credo.posteriors import Dropout
+from credo.posteriors.functions import NetworkFunctions
 
 ERROR_RATE = 1e-6
 X = credo.Stream(3).normal(12, 3)
@@ -47,7 +48,7 @@ def test_one_draw_is_one_function_and_another_is_another(method: credo.Method, m
     assert len(functions(X).flatten(1).unique(dim=0)) == 9
 
 
-class OneMask(Functions):
+class OneMask(NetworkFunctions):
     """A twin that gives all draws one mask."""
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -69,10 +70,10 @@ def test_draws_have_masks_of_their_own(method: credo.Method) -> None:
 @every_method
 def test_naive_is_the_network_at_its_expectation(method: credo.Method) -> None:
     posterior = fitted(method)
-    prediction = posterior.naive().predict(X)
+    prediction = posterior.at_mean().predict(X)
     torch.testing.assert_close(prediction.draws, posterior.model.network.evaluate(posterior.variables, X))
     assert float(prediction.epistemic.max()) == 0.0
-    assert posterior.naive().record == posterior.record
+    assert posterior.at_mean().record == posterior.record
 
 
 def test_hard_masks_have_the_learned_rates() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import credo
 from credo import likelihoods, priors
-from credo.methods.dropout.sharing import PerWeight
+from credo.methods.dropout.placing import PerWeight
 from credo.nets import MLP
 from credo.nets.dropout import Drops
 from credo.posteriors import Dropout
@@ -35,15 +35,15 @@ def test_a_rate_of_zero_is_the_deterministic_network() -> None:
     for drops in Drops:
         posterior = fitted(net, credo.MCDropout(rate=0.0, drops=drops, **FAST))
         plain = credo.fit(credo.Model(net, likelihoods.Gaussian(0.5), priors.Normal(1.0)), (X, Y), credo.MAP(**FAST))
-        for name, w in plain.point().params.items():
+        for name, w in plain.members().params.items():
             torch.testing.assert_close(posterior.variables.params[name], w)
         assert any("no epistemic uncertainty" in note for note in posterior.notes)
         drawn = posterior.draw(4)(X)
-        torch.testing.assert_close(drawn, posterior.naive().predict(X).draws.expand_as(drawn))
+        torch.testing.assert_close(drawn, posterior.at_mean().predict(X).draws.expand_as(drawn))
     concrete = fitted(net, credo.ConcreteDropout(**FAST))
     none = {name: torch.zeros_like(rate) for name, rate in concrete.rates.items()}
     sure = Dropout(concrete.model, concrete.variables, none)
-    torch.testing.assert_close(sure.draw(3)(X), sure.naive().predict(X).draws.expand(3, -1, -1))
+    torch.testing.assert_close(sure.draw(3)(X), sure.at_mean().predict(X).draws.expand(3, -1, -1))
 
 
 def test_rates_by_the_name_of_a_layer() -> None:
@@ -110,7 +110,9 @@ def test_units_channels_and_weights(drops: str, shapes: list[tuple[int, ...]]) -
     posterior = fitted(convolutional(), credo.MCDropout(rate=0.3, drops=drops, **FAST), IMAGES)
     sites = posterior.model.network.sites
     assert [site.mask_shape(None) for site in sites] == shapes
-    assert [site.fed.weight for site in sites if site.fed] == [f"{i}.weight" for i in (0, 2, 6)][-len(sites) :]
+    assert [site.consumer.weight for site in sites if site.consumer] == [f"{i}.weight" for i in (0, 2, 6)][
+        -len(sites) :
+    ]
     assert float(posterior.draw(30)(IMAGES).var(0).max()) > 0
     if drops != "weights":
         learned = fitted(convolutional(), credo.ConcreteDropout(drops=drops, sharing="unit", **FAST), IMAGES)
@@ -157,7 +159,7 @@ def test_a_length_scale_is_a_prior() -> None:
         credo.MCDropout(rate=0.2, **FAST),
         plan=credo.Plan.ONE_BY_ONE,
     )
-    for name, w in by_prior.point().params.items():
+    for name, w in by_prior.members().params.items():
         assert torch.equal(w, given.variables.params[name])
 
 

@@ -10,7 +10,7 @@ import torch
 import credo
 from credo import likelihoods
 from credo.core.trees import Variables
-from credo.decide import Compression, Kept, compression, log_alpha, prune_noise, read_sparse, write_sparse
+from credo.decide import Compression, LayerCompression, compression, log_alpha, prune_noise, read_sparse, write_sparse
 from credo.posteriors import DiagonalGaussian, UnitNoise
 
 
@@ -31,7 +31,7 @@ def test_log_alpha_is_that_of_scale_and_mean(posterior: DiagonalGaussian) -> Non
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)  # single precision
 
 
-def test_log_alpha_of_noise_on_the_inputs_is_the_one_that_was_learnt() -> None:
+def test_log_alpha_of_noise_on_the_inputs_is_the_one_that_was_learned() -> None:
     x = credo.Stream(6).normal(20, 3)
     method = credo.VariationalDropout(epochs=1, sharing="unit", correlated=True, initial_alpha=0.5, learning_rate=1e-9)
     posterior = credo.fit(credo.nets.MLP(3, 1, (4,)), (x, x[:, :1]), method)
@@ -82,12 +82,15 @@ def test_compression_counts_what_is_left(posterior: DiagonalGaussian, tmp_path) 
 
 
 def test_verdicts_speak_of_nothing_left_nothing_removed_and_an_empty_layer() -> None:
-    assert "every input gets the same answer" in Compression((Kept("a", 10, 0),)).verdict
-    assert Compression((Kept("a", 10, 0),)).ratio == math.inf
-    assert "none of the 10 weights can be removed" in Compression((Kept("a", 10, 10),)).verdict
-    assert "nothing is left of b" in Compression((Kept("a", 10, 3), Kept("b", 5, 0))).verdict
-    assert Compression((Kept("a", 10, 3), Kept("b", 5, 1))).verdict == "4 of 15 weights are left, 3.75 times fewer"
-    assert Kept("a", 10, 3).sparsity == pytest.approx(0.7)
+    assert "every input gets the same answer" in Compression((LayerCompression("a", 10, 0),)).verdict
+    assert Compression((LayerCompression("a", 10, 0),)).ratio == math.inf
+    assert "none of the 10 weights can be removed" in Compression((LayerCompression("a", 10, 10),)).verdict
+    assert "nothing is left of b" in Compression((LayerCompression("a", 10, 3), LayerCompression("b", 5, 0))).verdict
+    assert (
+        Compression((LayerCompression("a", 10, 3), LayerCompression("b", 5, 1))).verdict
+        == "4 of 15 weights are left, 3.75 times fewer"
+    )
+    assert LayerCompression("a", 10, 3).sparsity == pytest.approx(0.7)
 
 
 def test_a_run_in_which_the_kl_wins_says_so() -> None:

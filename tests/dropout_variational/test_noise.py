@@ -1,118 +1,89 @@
-"""The slopes that are done by hand against autograd, and the divergence against a sum over weights."""
+"""Models of noise: their KL against a sum over weights, their alphas, and weights of zero."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 import credo
-from credo.methods.dropout.log_uniform import OFFSET, Polynomial, Sigmoid
-from credo.methods.dropout.noise import CEILING, Additive, ByInput, Correlated, Multiplicative, Noise
-from credo.methods.dropout.sharing import PerLayer, PerUnit, PerWeight
+from credo.methods.dropout.log_uniform import OFFSET
+from credo.methods.dropout.noise import AdditiveNoise, CorrelatedNoise, NoiseModel, RelativeNoise
+from credo.methods.dropout.placing import PerLayer, PerUnit, PerWeight
 
-NOISES: dict[str, Noise] = {
-    "layer": ByInput(PerLayer()),
-    "unit": ByInput(PerUnit()),
-    "layer, on the weights": Multiplicative(PerLayer()),
-    "unit, on the weights": Multiplicative(PerUnit()),
-    "weight": Multiplicative(PerWeight()),
-    "correlated, layer": Correlated(PerLayer()),
-    "correlated, unit": Correlated(PerUnit()),
-    "additive": Additive(),
+NOISES: dict[str, NoiseModel] = {
+    "layer": RelativeNoise(PerLayer(), 0.4),
+    "unit": RelativeNoise(PerUnit(), 0.4),
+    "weight": RelativeNoise(PerWeight(), 0.4),
+    "correlated, layer": CorrelatedNoise(PerLayer(), 0.4),
+    "correlated, unit": CorrelatedNoise(PerUnit(), 0.4),
+    "additive": AdditiveNoise(0.4),
 }
 every_noise = pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES.keys())
 MEMBERS, SHAPE = 2, (3, 4, 2)
 
 
-def scene(noise: Noise) -> tuple[Tensor, Tensor]:
-    """Weights of two members of a conv1d, and levels that differ."""
+def scene(noise: NoiseModel) -> tuple[Tensor, Tensor]:
+    """Weights of two members of a conv1d, and noise that differs."""
     weight = credo.Stream(1).normal(MEMBERS, *SHAPE, dtype=torch.float64)
-    level = noise.first(weight, 0.4)
-    return weight, level - credo.Stream(2).normal(*level.shape, dtype=torch.float64).abs()
+    log_noise = noise.initial_log_noise(weight)
+    return weight, log_noise - credo.Stream(2).normal(*log_noise.shape, dtype=torch.float64).abs()
 
 
-def log_alpha_of(noise: Noise, weight: Tensor, level: Tensor) -> Tensor:
-    return level - weight.square().log() if isinstance(noise, Additive) else level
+def log_alpha_of(noise: NoiseModel, weight: Tensor, log_noise: Tensor) -> Tensor:
+    return log_noise - weight.square().log() if isinstance(noise, AdditiveNoise) else log_noise
 
 
-def divergence_of(noise: Noise, weight: Tensor, level: Tensor) -> Tensor:
-    """The same number for each member, weight by weight (or unit by unit), with a graph."""
-    log_alpha = log_alpha_of(noise, weight, level)
-    if isinstance(noise, Additive):
-        prior = Sigmoid()
-        kl = (
-            prior.k1
-            - prior.k1 * torch.sigmoid(prior.k2 + prior.k3 * log_alpha)
-            + 0.5 * torch.log1p(1 / log_alpha.exp())
-        )
+def kl_of(noise: NoiseModel, weight: Tensor, log_noise: Tensor) -> Tensor:
+    """For each member, weight by weight (or unit by unit), by the printed formulas."""
+    log_alpha = log_alpha_of(noise, weight, log_noise)
+    alpha = log_alpha.exp()
+    if isinstance(noise, AdditiveNoise):
+        kl = 0.63576 * (1 - torch.sigmoid(1.87320 + 1.48695 * log_alpha)) + 0.5 * torch.log1p(1 / alpha)
     else:
-        cubic, alpha = Polynomial(), log_alpha.exp()
-        kl = OFFSET - 0.5 * log_alpha - cubic.c1 * alpha - cubic.c2 * alpha**2 - cubic.c3 * alpha**3
-    shape = (MEMBERS, 1, SHAPE[1], 1) if isinstance(noise, Correlated) else (MEMBERS, *SHAPE)
+        kl = OFFSET - 0.5 * log_alpha - 1.16145124 * alpha + 1.50204118 * alpha**2 - 0.58629921 * alpha**3
+    shape = (MEMBERS, 1, SHAPE[1], 1) if isinstance(noise, CorrelatedNoise) else (MEMBERS, *SHAPE)
     return kl.expand(shape).flatten(1).sum(1)
 
 
 @every_noise
-def test_the_divergence_and_its_slopes(noise: Noise) -> None:
-    weight, level = scene(noise)
-    spread = noise.spread(weight, level)
-    zero = torch.zeros_like(weight)
-    w, r = weight.clone().requires_grad_(), level.clone().requires_grad_()
-    expected = divergence_of(noise, w, r)
-    by_weight, by_level = torch.autograd.grad(expected.sum(), (w, r), materialize_grads=True)
-    of_weight, of_level = noise.slopes(weight, level, spread, zero, torch.zeros_like(spread.values), 0.3)
-    torch.testing.assert_close(noise.kl(weight, level), expected.detach())
-    torch.testing.assert_close(of_level, 0.3 * by_level)
-    torch.testing.assert_close(of_weight, 0.3 * by_weight)
-    torch.testing.assert_close(noise.log_alpha(weight, level), log_alpha_of(noise, weight, level))
-
-
-NOISY: dict[type[Noise], Callable[[Tensor, Tensor], Tensor]] = {
-    Multiplicative: lambda w, r: r.exp() * w**2,
-    ByInput: lambda w, r: r.exp() * w**2,
-    Additive: lambda w, r: r.exp() + 0 * w,
-    Correlated: lambda w, r: (r / 2).exp() + 0 * w.sum(),
-}
-"""What a loss may depend on beside the weights: their variance, or the scale of a unit's noise."""
+def test_the_kl_and_its_gradient(noise: NoiseModel) -> None:
+    leaves = [t.requires_grad_() for t in scene(noise)]
+    found, expected = noise.kl(*leaves), kl_of(noise, *leaves)
+    torch.testing.assert_close(found, expected)
+    pairs = (torch.autograd.grad(kl.sum(), leaves, materialize_grads=True) for kl in (found, expected))
+    for ours, printed in zip(*pairs, strict=True):
+        torch.testing.assert_close(ours, printed)
+    torch.testing.assert_close(noise.log_alpha(*leaves), log_alpha_of(noise, *leaves))
 
 
 @every_noise
-def test_the_way_back_from_the_spread_to_weight_and_level(noise: Noise) -> None:
-    weight, level = scene(noise)
-    spread = noise.spread(weight, level)
-    w, r = weight.clone().requires_grad_(), level.clone().requires_grad_()
-    seen = NOISY[type(noise)](w, r)
-    slope = credo.Stream(3).normal(*seen.shape, dtype=torch.float64)
-    own = credo.Stream(4).normal(*weight.shape, dtype=torch.float64)
-    by_weight, by_level = torch.autograd.grad((seen * slope).sum() + (w * own).sum(), (w, r))
-    # inputs that bear the alpha make the slope by theta^2 alpha times that by the variance
-    by_spread = slope * level.exp() if isinstance(noise, ByInput) else slope.clone()
-    of_weight, of_level = noise.slopes(weight, level, spread, own, by_spread, 0.0)
-    torch.testing.assert_close(of_level, by_level)
-    torch.testing.assert_close(of_weight, by_weight)
+def test_noise_begins_at_the_value_that_is_given(noise: NoiseModel) -> None:
+    weight = credo.Stream(1).normal(MEMBERS, *SHAPE, dtype=torch.float64)
+    log_noise = noise.initial_log_noise(weight)
+    expected = 0.4**2 / weight.square() if isinstance(noise, AdditiveNoise) else torch.full_like(log_noise, 0.4)
+    torch.testing.assert_close(noise.log_alpha(weight, log_noise).exp(), expected)
 
 
-def test_a_twin_with_alpha_on_theta_instead_of_its_square_is_found_out() -> None:
-    noise = Multiplicative(PerLayer())
-    weight, level = scene(noise)
-    torch.testing.assert_close(noise.variance(weight, level), level.exp() * weight**2)
-    assert not torch.allclose(noise.variance(weight, level), level.exp() * weight.abs())
-
-
-def test_a_weight_of_zero_has_finite_slopes() -> None:
-    weight = torch.zeros(1, 2, 2)
-    level = Additive().first(weight, 0.1)
-    spread = Additive().spread(weight, level)
-    slopes = Additive().slopes(weight, level, spread, torch.zeros_like(weight), torch.ones_like(spread.values), 1.0)
-    for tensor in (Additive().kl(weight, level), *slopes):
-        assert bool(tensor.isfinite().all())
+def test_the_variance_of_relative_noise_is_alpha_times_the_square() -> None:
+    noise = NOISES["layer"]
+    weight, log_noise = scene(noise)
+    torch.testing.assert_close(noise.variance(weight, log_noise), log_noise.exp() * weight**2)
+    assert not torch.allclose(noise.variance(weight, log_noise), log_noise.exp() * weight.abs())
 
 
 @every_noise
-def test_levels_stay_where_they_may_be(noise: Noise) -> None:
-    level = torch.tensor([-3.0, 5.0])
-    noise.confine(level)
-    assert level.tolist() == [-3.0, CEILING if isinstance(noise, Additive) else 0.0]
+@pytest.mark.parametrize("value", [0.0, 1e-30])
+def test_weights_and_noise_near_zero_have_finite_gradients(noise: NoiseModel, value: float) -> None:
+    """In single precision, where the square of a weight, or an alpha, is no number above zero any more."""
+    weight = torch.full((1, 3, 4), value, requires_grad=True)
+    for below in (0.0, -120.0):
+        log_noise = (noise.initial_log_noise(weight.detach()) + below).requires_grad_()
+        layer_noise = torch.ones(5, 4 if isinstance(noise, CorrelatedNoise) else 3)
+        x = torch.linspace(0.0, 1.0, 20).reshape(5, 4)
+        tensors = [layer_noise, noise.variance(weight, log_noise)[0]]
+        outputs = noise(torch.nn.functional.linear, x, weight[0], None, tensors)
+        drawn = noise.draw(weight, log_noise, torch.ones_like(weight))
+        total = outputs.sum() + drawn.sum() + noise.kl(weight, log_noise).sum()
+        for gradient in torch.autograd.grad(total, (weight, log_noise)):
+            assert bool(gradient.isfinite().all())

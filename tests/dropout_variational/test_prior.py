@@ -10,12 +10,10 @@ import pytest
 import torch
 
 import credo
-from credo import decide, likelihoods
+from credo import decide, likelihoods, priors
 from credo.diagnostics import trust
 from credo.methods.base import Method
-from credo.methods.dropout.noisy import NoisyWeights
 from credo.posteriors import DiagonalGaussian, Posterior, UnitNoise
-from credo.posteriors.gaussian_prior import LOG_UNIFORM
 
 X = credo.Stream(0).normal(20, 3)
 DATA = (X, X[:, :1])
@@ -33,7 +31,7 @@ def fitted(method: Method) -> Posterior:
 
 def refuses(posterior: Posterior) -> None:
     for ask in (lambda: posterior.kl(), lambda: trust(posterior, DATA, draws=30)):
-        with pytest.raises(ValueError, match=r"log-uniform.*improper.*posterior\.history"):
+        with pytest.raises(ValueError, match=r"LogUniform.*improper.*posterior\.history"):
             ask()
 
 
@@ -44,8 +42,14 @@ def test_neither_kl_nor_trust_falls_back_on_the_prior_that_was_not_used(method: 
     assert posterior.history[-1]["kl"] > 0  # where the sentence sends people
 
 
-def test_every_form_of_variational_dropout_is_known_by_name() -> None:
-    assert {form.__name__ for form in NoisyWeights.__subclasses__()} == LOG_UNIFORM
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_the_posterior_carries_the_prior_that_was_used(method: Method) -> None:
+    """The log-uniform one for weights with noise, that of the user for the others; the user's model stays as it is."""
+    model = credo.Model(credo.nets.MLP(3, 1, (4,)), likelihoods.Gaussian(0.5), priors.Normal(scale=2.0))
+    posterior = credo.fit(model, DATA, method)
+    assert posterior.prior == priors.LogUniform(("layers.1.weight", "layers.3.weight"), priors.Normal(scale=2.0))
+    assert model.prior == priors.Normal(scale=2.0)
+    assert credo.fit(model, DATA, credo.BayesByBackprop(epochs=1)).prior == model.prior
 
 
 @pytest.mark.parametrize(
@@ -61,13 +65,27 @@ def test_what_is_made_of_such_a_posterior_knows_it_too(
     refuses(credo.load(changed.save(tmp_path / "run")))
 
 
-def test_a_folder_of_any_version_that_names_its_method_is_told_apart(tmp_path: Path) -> None:
-    """The broken twin, a folder whose record names another method, would be compared with the model's prior."""
+def test_the_prior_comes_back_from_a_folder(tmp_path: Path) -> None:
+    """The broken twin, a folder that names the user's prior, would be compared with that."""
     folder = fitted(METHODS["sparse"]).save(tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
-    config["record"]["method"] = {"kind": "BayesByBackprop"}
+    assert credo.load(folder).prior == fitted(METHODS["sparse"]).prior
+    config["model"]["prior"] = {"kind": "Normal", "scale": 1.0}
     (folder / "config.json").write_text(json.dumps(config))
     assert bool(torch.isfinite(credo.load(folder).kl()).all())
+
+
+def test_the_prior_that_was_used_comes_back_where_the_model_is_given(tmp_path: Path) -> None:
+    """The model that is given has the prior that the method replaced."""
+    folder = fitted(METHODS["sparse"]).save(tmp_path / "run")
+    model = credo.Model(credo.nets.MLP(3, 1, (4,)), likelihoods.Gaussian(0.5))
+    refuses(credo.load(folder, model=model))
+    config = json.loads((folder / "config.json").read_text())
+    config["model"]["prior"] = {"opaque": "LogUniform"}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(credo.StorageError, match=r"found under the prior 'LogUniform', and the model .* has Normal"):
+        credo.load(folder, model=model)
+    refuses(credo.load(folder, model=model.with_prior(priors.LogUniform())))
 
 
 @pytest.mark.parametrize("members", [1, 2])

@@ -10,10 +10,10 @@ import torch
 
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
+from credo.experiments.rows import stored
 from credo.experiments.runs import perform
-from credo.experiments.sparse_lenet import tables
-from credo.experiments.sparse_lenet.measure import kept
-from credo.experiments.sparse_lenet.rows import full, quick
+from credo.experiments.sparse_lenet.measure import SparseResult, tables
+from credo.experiments.sparse_lenet.problem import full, quick
 
 
 def test_quick_run_passes_its_claims_and_is_kept(tmp_path: Path) -> None:
@@ -21,11 +21,11 @@ def test_quick_run_passes_its_claims_and_is_kept(tmp_path: Path) -> None:
     verdicts = {j.claim.id: j.verdict for j in run.judged if j.verdict is not Verdict.NOT_MEASURED}
     expected = [f"{row.name}/{what}" for row in quick() for what in ("error", "compression")]
     assert verdicts == dict.fromkeys(expected, Verdict.AGREES)
-    assert [figure.path for figure in run.figures] == ["noise.png", "thresholds.png", "courses.png"]
+    assert [figure.path for figure in run.figures] == ["noise.png", "thresholds.png", "curves.png"]
     row = quick()[0]
-    assert kept(row, tmp_path, 0) is not None
-    assert kept(row, tmp_path, 1) is None
-    assert kept(replace(row, method=full()[0].method), tmp_path, 0) is None
+    assert stored(row, SparseResult, tmp_path, 0) is not None
+    assert stored(row, SparseResult, tmp_path, 1) is None
+    assert stored(replace(row, method=full()[0].method), SparseResult, tmp_path, 0) is None
 
 
 def test_the_networks_are_the_papers() -> None:

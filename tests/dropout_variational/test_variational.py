@@ -16,13 +16,15 @@ from credo import likelihoods, priors
 from credo.core.optimizers import Schedule
 from credo.core.trees import Variables
 from credo.decide import compression, log_alpha, prune_noise
+from credo.methods.ascent import leaves_of
 from credo.methods.base import Tick
-from credo.methods.dropout.log_uniform import Polynomial, Sigmoid
-from credo.methods.dropout.noisy import NoisyState, NoisyWeights
+from credo.methods.dropout.log_uniform import cubic_kl, sigmoid_kl
+from credo.methods.dropout.objective import elbo
+from credo.methods.dropout.variational import VariationalDropoutBase, VariationalDropoutState
 from credo.model import Batch, Target
 from credo.posteriors import DiagonalGaussian
 
-METHODS: dict[str, NoisyWeights] = {
+METHODS: dict[str, VariationalDropoutBase] = {
     "layer": credo.VariationalDropout(epochs=1),
     "unit": credo.VariationalDropout(epochs=1, sharing="unit"),
     "weight": credo.VariationalDropout(epochs=1, sharing="weight"),
@@ -47,117 +49,162 @@ def data(count: int = 30, inputs: int = 4) -> Batch:
     return Batch(x, x[:, :1].sin())
 
 
-def start(method: NoisyWeights, size: int = 30) -> tuple[Target, NoisyState]:
+def start(method: VariationalDropoutBase, size: int = 30) -> tuple[Target, VariationalDropoutState]:
     net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)).double()
     target = Target(credo.Model(net, likelihoods.Gaussian(0.5)), size)
     variables = target.model.network.initial(1, credo.Stream(2))
     return target, method.init(target, variables, credo.Stream(3))
 
 
-def slopes(method: NoisyWeights, batch: Batch, size: int = 30, seed: int = 4) -> list[Tensor]:
-    target, state = start(method, size)
-    by_mean, by_level, _ = method._slopes(target, state, batch, Tick(0, 1, credo.Stream(seed)))
-    return [*by_mean, *by_level]
+def gradients(
+    method: VariationalDropoutBase, batch: Batch, kl_weight: float = 1.0, seed: int = 4
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Of the negative bound per example, by the means and by the noise."""
+    target, state = start(method)
+    params, log_noise = leaves_of(state.mean.params), leaves_of(state.log_noise)
+    bound, _ = elbo(target, method.noise_model, Variables(params), log_noise, batch, credo.Stream(seed), kl_weight)
+    found = torch.autograd.grad(-bound.sum() / target.size, [*params.values(), *log_noise.values()])
+    return list(found[: len(params)]), list(found[len(params) :])
 
 
-def bound(method: NoisyWeights, target: Target, state: NoisyState, batch: Batch, draws: int) -> Tensor:
-    """The negative bound per example, by drawn weights and the divergence alone: nothing of the step."""
-    posterior = method.noise.posterior(target.model, state.mean, state.level)
+def negative_bound(
+    method: VariationalDropoutBase, target: Target, state: VariationalDropoutState, batch: Batch, draws: int
+) -> Tensor:
+    """Per example, by drawn weights and the KL alone: nothing of the step."""
+    posterior = method.noise_model.posterior(target.model, state.mean, state.log_noise)
     fit = posterior.predict(batch.x, draws, seed=5)
     likely = likelihoods.Gaussian(0.5).log_prob(fit.draws, batch.y, {}).mean(0).sum()
     kl = torch.zeros((), dtype=torch.float64)
-    points = {name: w for name, w in state.mean.params.items() if name not in state.level}
-    for name, level in state.level.items():
-        weight = state.mean.params[name]
-        kl = kl + method.noise.kl(weight, level).sum()
+    points = {name: w for name, w in state.mean.params.items() if name not in state.log_noise}
+    for name, values in state.log_noise.items():
+        kl = kl + method.noise_model.kl(state.mean.params[name], values).sum()
     return (kl - likely - target.model.prior.log_prob(points, target.layout).sum()) / target.size
 
 
 @every_method
-def test_the_slope_by_the_noise_is_that_of_the_bound(method: NoisyWeights) -> None:
+def test_the_gradient_by_the_noise_is_that_of_the_bound(method: VariationalDropoutBase) -> None:
     """Averaged over 200 steps' noise, against differences of the bound with the same 20,000 drawn functions."""
-    method = replace(method, annealing=credo.Constant())
     batch, draws, step = data(), 20_000, 0.02
     target, state = start(method)
     name = "2.weight"
-    found = []
-    for seed in range(200):
-        tick = Tick(0, 1, credo.Stream(seed))
-        found.append(method._slopes(target, state, batch, tick)[1][list(state.level).index(name)].sum())
-    sample = torch.stack(found)
+    index = list(state.log_noise).index(name)
+    sample = torch.stack([gradients(method, batch, seed=seed)[1][index].sum() for seed in range(200)])
     ends = []
     for sign in (1.0, -1.0):
-        level = {**state.level, name: state.level[name] + sign * step}
-        ends.append(bound(method, target, replace(state, level=level), batch, draws))
+        log_noise = {**state.log_noise, name: state.log_noise[name] + sign * step}
+        ends.append(negative_bound(method, target, replace(state, log_noise=log_noise), batch, draws))
     expected = float(ends[0] - ends[1]) / (2 * step)
     # 5 standard errors of the average, and the error of the differences (two runs with the same noise, 1 % of it)
     tolerance = 5.0 * float(sample.std()) / math.sqrt(len(sample)) + 0.01 * abs(expected) + 1e-4
     assert abs(float(sample.mean()) - expected) < tolerance
-    without = sample.mean() - of_divergence(method, state, name).sum() / 30
+    without = sample.mean() - kl_gradient(method, state, name).sum() / 30
     assert abs(float(without) - expected) > tolerance  # the twin without a KL
     flipped = 2 * without - sample.mean()
     assert abs(float(flipped) - expected) > tolerance  # the twin with its sign wrong
 
 
-def of_divergence(method: NoisyWeights, state: NoisyState, name: str) -> Tensor:
-    """Its slope by the level, by autograd."""
-    level = state.level[name].clone().requires_grad_()
-    (slope,) = torch.autograd.grad(method.noise.kl(state.mean.params[name], level).sum(), level)
-    return slope
+def kl_gradient(method: VariationalDropoutBase, state: VariationalDropoutState, name: str) -> Tensor:
+    """By the noise."""
+    values = state.log_noise[name].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(method.noise_model.kl(state.mean.params[name], values).sum(), values)
+    return gradient
 
 
 @every_method
-def test_the_divergence_counts_once_for_all_the_data(method: NoisyWeights) -> None:
-    """Its part of the slope is KL / N, whatever the batch; per batch or not divided, it would be another number."""
+def test_the_kl_counts_once_for_all_the_data(method: VariationalDropoutBase) -> None:
+    """Its part of the gradient is KL / N, whatever the batch; per batch or not divided, it would be another number."""
     batch = data()
     few = Batch(batch.x[:10], batch.y[:10])
     for given in (batch, few):
-        whole = slopes(replace(method, annealing=Always(1.0)), given)
-        without = slopes(replace(method, annealing=Always(0.0)), given)
+        (_, whole), (_, without) = gradients(method, given, 1.0), gradients(method, given, 0.0)
         target, state = start(method)
-        parts = [of_divergence(method, state, name) for name in state.level]
-        for part, with_kl, no_kl in zip(parts, whole[-len(parts) :], without[-len(parts) :], strict=True):
+        parts = [kl_gradient(method, state, name) for name in state.log_noise]
+        for part, with_kl, no_kl in zip(parts, whole, without, strict=True):
             torch.testing.assert_close(with_kl - no_kl, part / target.size)
             assert not torch.allclose(with_kl - no_kl, part / len(few.x))
 
 
+def test_the_bound_is_the_formula() -> None:
+    """One linear layer and one noise, written out; temperature and annealing have their place."""
+    batch, temperature, kl_weight = data(12), 2.0, 0.3
+    net = nn.Linear(4, 1).double()
+    prior = priors.Normal(0.7)
+    target = Target(credo.Model(net, likelihoods.Gaussian(0.5), prior), 36, temperature)
+    mean = target.model.network.given()
+    theta, bias = mean.params["weight"], mean.params["bias"]
+    log_alpha = torch.linspace(-3.0, -0.1, 4, dtype=torch.float64).reshape(1, 1, 4)
+    method = credo.VariationalDropout(sharing="unit")
+    rng = credo.Stream(9)
+    found, log_likelihood = elbo(target, method.noise_model, mean, {"weight": log_alpha}, batch, rng, kl_weight)
+    noise = rng.child("layers").normal(1, 12, 1, dtype=torch.float64)[0]
+    variance = batch.x.square() @ (log_alpha.exp() * theta.square())[0].T
+    outputs = batch.x @ theta[0].T + bias[0] + variance.sqrt() * noise
+    likely = torch.distributions.Normal(outputs, 0.5).log_prob(batch.y).sum() * (36 / 12)
+    of_bias = torch.distributions.Normal(0.0, 0.7).log_prob(bias).sum()
+    torch.testing.assert_close(log_likelihood, likely[None])
+    torch.testing.assert_close(found, ((likely + of_bias) / temperature - kl_weight * cubic_kl(log_alpha)))
+    of_theta = torch.distributions.Normal(0.0, 0.7).log_prob(theta).sum()
+    assert abs(float(of_theta)) > 0.1  # the twin that counts the model's prior of noisy weights is another number
+
+
+def test_the_kl_comes_in_with_the_annealing() -> None:
+    """Nothing of it in the first step, all of it in the last: the noise moves by the likelihood alone at first."""
+    method = credo.VariationalDropout(annealing=Always(0.0), optimizer=credo.SGD(), learning_rate=1e-3)
+    batch = data()
+    for weight in (0.0, 1.0):
+        target, state = start(replace(method, annealing=Always(weight)))
+        before = {name: values.clone() for name, values in state.log_noise.items()}
+        replace(method, annealing=Always(weight)).step(target, state, batch, Tick(0, 1, credo.Stream(4)))
+        _, expected = gradients(method, batch, weight)
+        for (name, values), gradient in zip(state.log_noise.items(), expected, strict=True):
+            torch.testing.assert_close(values, before[name] - 0.01 * gradient)
+
+
 @every_method
-def test_the_history_tells_the_divergence_per_example(method: NoisyWeights) -> None:
+def test_noise_stays_where_its_model_holds(method: VariationalDropoutBase) -> None:
     target, state = start(method)
-    expected = sum(float(method.noise.kl(state.mean.params[name], state.level[name]).sum()) for name in state.level)
+    for values in state.log_noise.values():
+        values.fill_(5.0)
+    state, _ = method.step(target, state, data(), Tick(0, 1, credo.Stream(4)))
+    assert all(bool((values <= 0.0).all()) for values in state.log_noise.values())
+
+
+@every_method
+def test_the_history_has_the_kl_per_example(method: VariationalDropoutBase) -> None:
+    target, state = start(method)
+    pairs = [(state.mean.params[name], values) for name, values in state.log_noise.items()]
+    expected = sum(float(method.noise_model.kl(*pair).sum()) for pair in pairs)
     info = method.summary(target, state, credo.Stream(0))
     assert float(info["kl"].sum()) * target.size == pytest.approx(expected)
 
 
 LINE = torch.linspace(-2, 2, 40, dtype=torch.float64).unsqueeze(1)
 CASES = {
-    "a weight that matters": (1.5, credo.SparseVariationalDropout(initial_scale=0.1), Sigmoid()),
-    "a weight that does not": (0.02, credo.SparseVariationalDropout(initial_scale=0.1), Sigmoid()),
-    "multiplicative": (1.5, credo.VariationalDropout(), Polynomial()),
+    "a weight that matters": (1.5, credo.SparseVariationalDropout(initial_scale=0.1), sigmoid_kl),
+    "a weight that does not": (0.02, credo.SparseVariationalDropout(initial_scale=0.1), sigmoid_kl),
+    "multiplicative": (1.5, credo.VariationalDropout(), cubic_kl),
 }
 
 
-@pytest.mark.parametrize(("truth", "method", "prior"), CASES.values(), ids=CASES.keys())
-def test_the_optimum_of_one_weight_is_that_of_the_bound(truth: float, method: NoisyWeights, prior) -> None:
-    """One weight, y = w x + noise: the bound is known in closed form, and maximised by another program."""
+@pytest.mark.parametrize(("truth", "method", "kl"), CASES.values(), ids=CASES.keys())
+def test_the_optimum_of_one_weight_is_that_of_the_bound(truth: float, method: VariationalDropoutBase, kl) -> None:
+    """One weight, y = w x + noise: the bound is known in closed form, and maximized by another program."""
     y, scale = truth * LINE + 0.5 * credo.Stream(8).normal(40, 1, dtype=torch.float64), 0.5
 
-    def negative_bound(at: list[float]) -> float:
+    def objective(at: list[float]) -> float:
         theta, log_variance = at
         squares = float(((y - theta * LINE) ** 2).sum() + math.exp(log_variance) * (LINE**2).sum())
-        level = torch.tensor(log_variance - math.log(theta**2 + 1e-16), dtype=torch.float64)
-        return squares / (2 * scale**2) + float(prior.kl(level))
+        log_alpha = torch.tensor([[log_variance - math.log(theta**2 + 1e-16)]], dtype=torch.float64)
+        return squares / (2 * scale**2) + float(kl(log_alpha))
 
-    best = min(
-        (minimize(negative_bound, [1.0 * truth, s], method="Nelder-Mead") for s in (-6.0, -2.0)), key=lambda r: r.fun
-    )
+    best = min((minimize(objective, [1.0 * truth, s], method="Nelder-Mead") for s in (-6.0, -2.0)), key=lambda r: r.fun)
     model = credo.Model(nn.Linear(1, 1, bias=False).double(), likelihoods.Gaussian(scale))
     method = replace(method, epochs=700, batch_size=None, learning_rate=0.03, schedule=credo.Cosine())
     posterior = credo.fit(model, (LINE, y), method, start={"weight": torch.full((1, 1), truth, dtype=torch.float64)})
     assert isinstance(posterior, DiagonalGaussian)
     found = posterior.mean.params["weight"].item(), 2 * math.log(posterior.scale["weight"].item())
-    # gradients by one draw per example leave the optimiser a little off: the bound itself must be as good to 0.03 nats
-    assert negative_bound(list(found)) < best.fun + 0.03
+    # gradients by one draw per example leave the optimizer a little off: the bound itself must be as good to 0.03 nats
+    assert objective(list(found)) < best.fun + 0.03
 
 
 def ten_inputs() -> tuple[Tensor, Tensor]:
@@ -166,7 +213,7 @@ def ten_inputs() -> tuple[Tensor, Tensor]:
     return x, x[:, :2].sum(1, keepdim=True) + 0.3 * credo.Stream(10).normal(300, 1)
 
 
-def noise_of_ten(method: NoisyWeights) -> tuple[DiagonalGaussian, Tensor]:
+def noise_of_ten(method: VariationalDropoutBase) -> tuple[DiagonalGaussian, Tensor]:
     """A fit, and the log alphas of its ten weights."""
     model = credo.Model(nn.Linear(10, 1), likelihoods.Gaussian(0.3))
     method = replace(method, epochs=250, batch_size=100, learning_rate=0.02, schedule=credo.Cosine())
@@ -193,7 +240,7 @@ def test_without_its_divergence_hardly_any_is() -> None:
 
 
 @every_method
-def test_alpha_of_the_multiplicative_forms_is_at_most_one(method: NoisyWeights) -> None:
+def test_alpha_of_the_multiplicative_forms_is_at_most_one(method: VariationalDropoutBase) -> None:
     x = credo.Stream(11).normal(50, 4)
     y = credo.Stream(12).normal(50, 1)  # nothing to learn: all weights would be noise
     posterior = credo.fit(
@@ -220,8 +267,8 @@ def test_a_run_can_start_from_a_trained_net() -> None:
     again = credo.fit(
         credo.nets.MLP(3, 2, (8,)), data, credo.SparseVariationalDropout(epochs=1, learning_rate=1e-9), start=trained
     )
-    for name, weight in trained.point().params.items():
-        torch.testing.assert_close(again.point().params[name], weight, rtol=1e-5, atol=1e-6)  # one step of 1e-9
+    for name, weight in trained.members().params.items():
+        torch.testing.assert_close(again.members().params[name], weight, rtol=1e-5, atol=1e-6)  # one step of 1e-9
 
 
 # --- what people are told ---
@@ -292,6 +339,81 @@ def test_buffers_and_the_likelihoods_own_parameters_come_along() -> None:
     x = credo.Stream(18).normal(40, 3)
     net = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
     posterior = credo.fit(credo.Model(net, likelihoods.LearnedGaussian()), (x, x[:, :1]), METHODS["sparse"])
-    assert isinstance(posterior.point(), Variables)
-    assert float(posterior.point().buffers["1.num_batches_tracked"]) == 1
-    assert any(name.startswith("likelihood.") for name in posterior.point().params)
+    assert isinstance(posterior.members(), Variables)
+    assert float(posterior.members().buffers["1.num_batches_tracked"]) == 1
+    assert any(name.startswith("likelihood.") for name in posterior.members().params)
+
+
+# --- networks of other kinds ---
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.LSTM(3, 5, batch_first=True), nn.Linear(5, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.cell(x)[0][:, -1])
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(3, 4), nn.Linear(4, 1)
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        return self.head(self.attention(h, h, h, need_weights=False)[0].mean(1))
+
+
+class Normed(nn.Linear):
+    """A layer with a forward of its own, whose product is not that of its weight."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight / self.weight.norm(), self.bias)
+
+
+def half_frozen() -> nn.Module:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 1))
+    net[1].requires_grad_(False)
+    net[3].weight.requires_grad_(False)
+    return net
+
+
+def in_place() -> nn.Module:
+    rest = [
+        nn.ReLU(inplace=True),
+        nn.Linear(5, 5),
+        nn.ELU(inplace=True),
+        nn.Dropout(0.2, inplace=True),
+        nn.Linear(5, 1),
+    ]
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 5), *rest)
+
+
+KINDS = {
+    "recurrent": (Recurrent, {"cell.weight_ih_l0", "cell.weight_hh_l0"}),
+    "attention": (Attention, {"attention.in_proj_weight", "attention.out_proj.weight"}),
+    "a forward of its own": (
+        lambda: nn.Sequential(nn.Flatten(), Normed(12, 4), nn.ReLU(), nn.Linear(4, 1)),
+        {"1.weight"},
+    ),
+    "half frozen": (half_frozen, set()),
+    "in place": (in_place, set()),
+}
+
+
+@pytest.mark.parametrize(("make", "drawn_once"), KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("method", [METHODS["layer"], METHODS["correlated"], METHODS["sparse"]], ids=str)
+def test_other_networks_are_fitted_and_a_note_says_what_is_drawn_once(make, drawn_once: set[str], method) -> None:
+    x = credo.Stream(1).normal(20, 4, 3)
+    before = x.clone()
+    posterior = credo.fit(credo.Model(make(), likelihoods.Gaussian(0.5)), (x, x[:, 0, :1]), replace(method, epochs=2))
+    notes = [note for note in posterior.notes if note.startswith("drawn once")]
+    assert {name for note in notes for name in note.rpartition(": ")[2].split(", ")} == drawn_once
+    functions = posterior.draw(3)
+    rows = torch.cat([functions(row) for row in x.split(1)], 1)
+    torch.testing.assert_close(functions(x), rows)
+    assert float(functions(x).var(0).max()) > 0.0
+    assert torch.equal(x, before)

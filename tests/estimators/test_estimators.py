@@ -102,7 +102,7 @@ def test_large_and_tiny_units_make_no_difference():
     base = BayesianRegressor(**QUICK).fit(X, y).predict(X, return_std=True)
     for factor, offset in ((1e9, 1e10), (1e-9, 0.0)):
         other = BayesianRegressor(**QUICK).fit(X * factor, y * factor + offset).predict(X * factor, return_std=True)
-        # standardised values differ in the last digits of float32, and training keeps that small
+        # standardized values differ in the last digits of float32, and training keeps that small
         assert np.allclose((other[0] - offset) / factor, base[0], atol=1e-2)
         assert np.allclose(other[1] / factor, base[1], atol=1e-2)
 

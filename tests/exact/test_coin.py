@@ -82,7 +82,7 @@ def test_wrong_evidences_are_rejected() -> None:
     coin = Coin(2, 7, 1.5, 4.2)
     with pytest.raises(AssertionError):  # twin: of the count and not of the sequence
         check_evidence(coin, coin.log_evidence + math.log(math.comb(9, 2)))
-    with pytest.raises(AssertionError):  # twin: the prior's normaliser is forgotten
+    with pytest.raises(AssertionError):  # twin: the prior's normalizer is forgotten
         check_evidence(coin, log_beta(coin.a, coin.b))
 
 

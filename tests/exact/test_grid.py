@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.exact import Coin, Gaussian, Grid, LinearRegression, midpoints, with_intercept
+from credo.exact import Coin, GaussianWeights, Grid, LinearRegression, midpoints, with_intercept
 
 F64 = torch.float64
 
@@ -17,7 +17,7 @@ F64 = torch.float64
 def line() -> LinearRegression:
     x = torch.linspace(-2.0, 5.0, 8, dtype=F64)
     y = 2.0 * x + 1.0 + 3.0 * Stream(0).normal(8, dtype=F64)
-    return LinearRegression(with_intercept(x), y, 3.0, Gaussian.isotropic(2, 5.0))
+    return LinearRegression(with_intercept(x), y, 3.0, GaussianWeights.isotropic(2, 5.0))
 
 
 def axes(model: LinearRegression, points: int = 161) -> tuple[Tensor, Tensor]:
@@ -59,7 +59,7 @@ def test_the_weighted_lines_predict_as_the_exact_posterior_does() -> None:
 
 def test_without_a_prior_the_best_point_is_the_maximum_likelihood_line() -> None:
     model = line()
-    wide = LinearRegression(model.design, model.y, 3.0, Gaussian.isotropic(2, 1e6))
+    wide = LinearRegression(model.design, model.y, 3.0, GaussianWeights.isotropic(2, 1e6))
     grid = wide.grid(axes(wide)).with_flat_prior()
     best = grid.points.flatten(0, 1)[grid.weights.argmax()]
     cells = torch.stack([axis[1] - axis[0] for axis in grid.axes])

@@ -11,17 +11,19 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from credo.core.rng import Stream
-from credo.exact import Gaussian, LinearRegression, with_intercept
+from credo.exact import GaussianWeights, LinearRegression, with_intercept
 
 F64 = torch.float64
 COVARIANCE = torch.tensor([[4.0, -0.7], [-0.7, 9.0]], dtype=F64)
 
 
 def line(examples: int = 12, seed: int = 0) -> LinearRegression:
-    """The asymmetric problem: a correlated prior off zero, x off centre, so that a swapped sign or axis shows."""
+    """The asymmetric problem: a correlated prior off zero, x off center, so that a swapped sign or axis shows."""
     x = 1.0 + 2.0 * Stream(seed, ("x",)).normal(examples, dtype=F64)
     y = 2.0 * x - 1.0 + 3.0 * Stream(seed, ("y",)).normal(examples, dtype=F64)
-    return LinearRegression(with_intercept(x), y, 3.0, Gaussian.from_covariance(torch.tensor([0.5, -1.0]), COVARIANCE))
+    return LinearRegression(
+        with_intercept(x), y, 3.0, GaussianWeights.from_covariance(torch.tensor([0.5, -1.0]), COVARIANCE)
+    )
 
 
 def joint(model: LinearRegression) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,7 +77,7 @@ def test_the_evidence_is_the_density_of_y() -> None:
 
 def test_the_evidence_agrees_with_quadrature_in_one_dimension() -> None:
     x, y = torch.tensor([[0.5], [1.0], [-2.0]], dtype=F64), torch.tensor([1.0, 0.3, -1.5])
-    model = LinearRegression(x, y, 0.7, Gaussian.isotropic(1, 2.0))
+    model = LinearRegression(x, y, 0.7, GaussianWeights.isotropic(1, 2.0))
 
     def integrand(w: float) -> float:
         density = stats.norm(0, 2).pdf(w)
@@ -87,9 +89,9 @@ def test_the_evidence_agrees_with_quadrature_in_one_dimension() -> None:
 
 def test_evidence_and_moments_agree_with_brute_force_in_two_dimensions() -> None:
     model = line()
-    centre, scale = model.posterior.mean, model.posterior.scale
+    center, scale = model.posterior.mean, model.posterior.scale
     steps = torch.linspace(-9, 9, 301, dtype=F64)
-    a, b = centre[0] + steps * scale[0], centre[1] + steps * scale[1]
+    a, b = center[0] + steps * scale[0], center[1] + steps * scale[1]
     points = torch.cartesian_prod(a, b)
     logs = model.log_joint(points)
     cell = float((a[1] - a[0]) * (b[1] - b[0]))
@@ -97,7 +99,7 @@ def test_evidence_and_moments_agree_with_brute_force_in_two_dimensions() -> None
     assert float(torch.logsumexp(logs, 0)) + math.log(cell) == pytest.approx(model.log_evidence, abs=1e-10)
     weights = torch.softmax(logs, 0)
     mean = weights @ points
-    torch.testing.assert_close(mean, centre, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(mean, center, rtol=1e-10, atol=1e-10)
     covariance = (points - mean).T @ (weights.unsqueeze(1) * (points - mean))
     torch.testing.assert_close(covariance, model.posterior.covariance, rtol=1e-10, atol=1e-10)
 
@@ -171,18 +173,18 @@ def test_the_posterior_tightens_with_data() -> None:
     assert entropies[0] < line(1).prior.entropy
 
 
-def check_mean_field(model: LinearRegression, q: Gaussian) -> None:
-    """q is the best of the factorised normals: no small change of a mean or a scale raises the ELBO."""
+def check_mean_field(model: LinearRegression, q: GaussianWeights) -> None:
+    """q is the best of the factorized normals: no small change of a mean or a scale raises the ELBO."""
     best = model.elbo(q)
     assert model.log_evidence - best == pytest.approx(model.mean_field_gap, abs=1e-10)
     for k in range(q.size):
         unit = torch.eye(q.size, dtype=F64)[k]
         for change in (-0.03, 0.03):
-            assert model.elbo(Gaussian.diagonal(q.mean + change * unit, q.scale)) < best
-            assert model.elbo(Gaussian.diagonal(q.mean, q.scale * (1 + change * unit))) < best
+            assert model.elbo(GaussianWeights.diagonal(q.mean + change * unit, q.scale)) < best
+            assert model.elbo(GaussianWeights.diagonal(q.mean, q.scale * (1 + change * unit))) < best
 
 
-def test_mean_field_is_the_best_factorised_normal_with_the_known_gap() -> None:
+def test_mean_field_is_the_best_factorized_normal_with_the_known_gap() -> None:
     model = line()
     q = model.mean_field
     torch.testing.assert_close(q.scale**-2, model.posterior.precision.diagonal(), rtol=1e-12, atol=0)
@@ -190,7 +192,7 @@ def test_mean_field_is_the_best_factorised_normal_with_the_known_gap() -> None:
     assert model.mean_field_gap > 0.01
     check_mean_field(model, q)
     with pytest.raises(AssertionError):  # twin: the marginal variances
-        check_mean_field(model, Gaussian.diagonal(q.mean, model.posterior.scale))
+        check_mean_field(model, GaussianWeights.diagonal(q.mean, model.posterior.scale))
 
 
 def test_the_bound_is_tight_at_the_posterior_and_only_there() -> None:
@@ -201,7 +203,7 @@ def test_the_bound_is_tight_at_the_posterior_and_only_there() -> None:
 
 def test_the_gap_closes_when_the_columns_are_orthogonal() -> None:
     design = with_intercept([-1.0, 0.0, 1.0])
-    model = LinearRegression(design, [1.0, 2.0, 2.0], 0.5, Gaussian.isotropic(2, 1.0))  # type: ignore[arg-type]
+    model = LinearRegression(design, [1.0, 2.0, 2.0], 0.5, GaussianWeights.isotropic(2, 1.0))  # type: ignore[arg-type]
     assert model.mean_field_gap == pytest.approx(0.0, abs=1e-12)
     torch.testing.assert_close(model.mean_field.scale, model.posterior.scale)
 
@@ -226,7 +228,7 @@ def test_the_map_is_the_maximum_of_the_joint() -> None:
 
 def test_a_wide_prior_leads_to_maximum_likelihood() -> None:
     model = line()
-    wide = LinearRegression(model.design, model.y, model.noise_scale, Gaussian.isotropic(2, 1e7))
+    wide = LinearRegression(model.design, model.y, model.noise_scale, GaussianWeights.isotropic(2, 1e7))
     torch.testing.assert_close(wide.posterior.mean, model.maximum_likelihood, rtol=1e-9, atol=1e-9)
 
 
@@ -235,7 +237,7 @@ def test_an_ill_conditioned_design_keeps_its_digits() -> None:
     x = torch.linspace(0, 1, 40, dtype=F64)
     design = torch.stack([x**k for k in range(11)], dim=1)
     truth = torch.linspace(-1, 1, 11, dtype=F64)
-    model = LinearRegression(design, design @ truth, 1e-6, Gaussian.isotropic(11, 1e4))
+    model = LinearRegression(design, design @ truth, 1e-6, GaussianWeights.isotropic(11, 1e4))
     torch.testing.assert_close(model.maximum_likelihood, truth, rtol=0, atol=1e-8)
     torch.testing.assert_close(model.predict(design).mean.squeeze(1), design @ truth, rtol=0, atol=1e-12)
     twin = torch.linalg.solve(design.T @ design, design.T @ design @ truth)
@@ -245,7 +247,7 @@ def test_an_ill_conditioned_design_keeps_its_digits() -> None:
 
 def test_more_weights_than_examples() -> None:
     design = Stream(9).normal(3, 6, dtype=F64)
-    model = LinearRegression(design, torch.tensor([1.0, -1.0, 0.5]), 0.1, Gaussian.isotropic(6, 2.0))
+    model = LinearRegression(design, torch.tensor([1.0, -1.0, 0.5]), 0.1, GaussianWeights.isotropic(6, 2.0))
     wanted = torch.linalg.inv(torch.eye(6, dtype=F64) / 4 + design.T @ design / 0.01)
     torch.testing.assert_close(model.posterior.covariance, wanted, rtol=1e-9, atol=1e-9)
     with pytest.raises(ValueError, match="6 weights are not determined by 3 example"):
@@ -255,12 +257,12 @@ def test_more_weights_than_examples() -> None:
 def test_a_singular_design_is_turned_into_advice() -> None:
     x = torch.linspace(-1, 1, 9, dtype=F64)
     design = with_intercept(torch.stack([x, 2 * x + 1], dim=1))
-    fine = LinearRegression(design, x, 1.0, Gaussian.isotropic(3, 1.0))
+    fine = LinearRegression(design, x, 1.0, GaussianWeights.isotropic(3, 1.0))
     assert bool(torch.isfinite(fine.posterior.covariance).all())
     with pytest.raises(ValueError, match=r"column 2 of the design is a combination .* use the posterior"):
         _ = fine.maximum_likelihood
     with pytest.raises(ValueError, match=r"column 2 of the design is a combination .* give a narrower prior"):
-        _ = LinearRegression(design, x, 1.0, Gaussian.isotropic(3, 1e14)).posterior
+        _ = LinearRegression(design, x, 1.0, GaussianWeights.isotropic(3, 1e14)).posterior
 
 
 @pytest.mark.parametrize(
@@ -277,7 +279,7 @@ def test_a_singular_design_is_turned_into_advice() -> None:
 )
 def test_bad_input_is_refused(arguments: tuple[object, ...], sentence: str) -> None:
     with pytest.raises((ValueError, TypeError), match=sentence):
-        LinearRegression(*arguments, Gaussian.isotropic(2, 1.0))  # type: ignore[arg-type]
+        LinearRegression(*arguments, GaussianWeights.isotropic(2, 1.0))  # type: ignore[arg-type]
 
 
 def test_targets_of_another_length_are_refused() -> None:

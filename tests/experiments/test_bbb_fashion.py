@@ -10,10 +10,10 @@ import torch
 
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
-from credo.experiments.bbb_fashion.rows import quick, rows
-from credo.experiments.bbb_mnist.rows import NOTEBOOK
-from credo.experiments.classifiers import kept
-from credo.experiments.kept import FOLDER
+from credo.experiments.bbb_fashion.problem import quick, rows
+from credo.experiments.bbb_mnist.problem import NOTEBOOK
+from credo.experiments.classifiers import ClassifierResult
+from credo.experiments.rows import FOLDER, stored
 from credo.experiments.runs import perform
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "bbb-fashion"
@@ -33,7 +33,7 @@ def test_rows_and_claims_belong_together() -> None:
 
 def test_full_size_from_the_results_that_were_brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert all(kept(row, RESULTS, 0) is not None for row in rows())
+    assert all(stored(row, ClassifierResult, RESULTS, 0) is not None for row in rows())
     shutil.copytree(RESULTS / FOLDER, tmp_path / FOLDER)
     run = perform(registry.load("bbb-fashion"), Size.FULL, tmp_path, 0, Progress())
     by_id = {j.claim.id: j for j in run.judged}

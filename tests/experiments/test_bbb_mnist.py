@@ -7,6 +7,7 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -16,15 +17,15 @@ from credo import priors
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
 from credo.experiments.bbb_mnist.measure import error_of, numbers
-from credo.experiments.bbb_mnist.rows import LONG, MIXTURE, NOTEBOOK, PLAIN, notebook, paper, quick, rows, sparse
-from credo.experiments.classifiers import EDGES, Images, Row, at_full_size, digits, kept, train, trained
-from credo.experiments.kept import FOLDER
+from credo.experiments.bbb_mnist.problem import LONG, MIXTURE, NOTEBOOK, PLAIN, notebook, paper, quick, rows, sparse
+from credo.experiments.classifiers import EDGES, ClassifierResult, ClassifierRow, Images, digits, train
+from credo.experiments.rows import FOLDER, results, results_of_size, stored
 from credo.experiments.runs import Run, perform
-from credo.methods.vi import At, Between, Scattered
+from credo.methods.vi import ConstantInit, NormalInit, UniformInit
 from credo.posteriors import Draws
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "bbb-mnist"
-SHORT = Row("short", 5, credo.BayesByBackprop(epochs=2), pruned=(0.5,), members=2)
+SHORT = ClassifierRow("short", 5, credo.BayesByBackprop(epochs=2), pruned=(0.5,), members=2)
 
 
 def few() -> Images:
@@ -33,7 +34,7 @@ def few() -> Images:
     return Images(x, y, x[:10], y[:10])
 
 
-def none() -> Images:
+def none(row: object) -> NoReturn:
     raise AssertionError("no row should be trained")
 
 
@@ -57,19 +58,19 @@ def test_figures_and_tables(done: tuple[Run, Path]) -> None:
 
 
 def test_a_second_run_trains_nothing(done: tuple[Run, Path]) -> None:
-    again = trained(quick(), none, done[1], 0, Progress())
+    again = results(quick(), ClassifierResult, done[1], 0, none)
     ours = {j.claim.id: j.measured for j in done[0].judged if j.measured is not None}
     assert {name: value for name, value in numbers(again).items() if name in ours} == ours
 
 
 def test_rows_are_kept_for_their_very_settings(tmp_path: Path) -> None:
-    trained([SHORT], few, tmp_path, 0, Progress())
-    assert kept(SHORT, tmp_path, 0) is not None
+    results([SHORT], ClassifierResult, tmp_path, 0, lambda row: train(row, few(), 0, Progress(), "cpu"))
+    assert stored(SHORT, ClassifierResult, tmp_path, 0) is not None
     method = credo.BayesByBackprop(epochs=3)
     others = {"method": method, "prior": priors.ScaleMixture(), "hidden": 6, "pruned": (), "members": 1, "dropout": 0.1}
     for name, value in others.items():
-        assert kept(replace(SHORT, **{name: value}), tmp_path, 0) is None, name
-    assert kept(SHORT, tmp_path, 1) is None
+        assert stored(replace(SHORT, **{name: value}), ClassifierResult, tmp_path, 0) is None, name
+    assert stored(SHORT, ClassifierResult, tmp_path, 1) is None
 
 
 def test_a_row_s_numbers() -> None:
@@ -81,26 +82,32 @@ def test_a_row_s_numbers() -> None:
     assert [len(each) for each in (result.at_mean, result.drawn, result.pruned["0.5"])] == [2, 2, 2]
     method = credo.Ensemble(SHORT.method, 2)
     posterior = credo.fit(SHORT.model(6), (data.x, data.y), method, seed=3, progress=False)
-    each = posterior.point()
+    each = posterior.members()
     for member in range(2):
-        own = Draws(posterior.model, each.take([member]), torch.zeros(1)).predict(data.x_test)
-        assert result.at_mean[member] == pytest.approx(100 * float((own.label != data.y_test).double().mean()))
+        one = Draws(posterior.model, each.take([member]), torch.zeros(1)).predict(data.x_test)
+        assert result.at_mean[member] == pytest.approx(100 * float((one.label != data.y_test).double().mean()))
 
 
 def test_a_run_that_diverges_is_a_result(tmp_path: Path) -> None:
     wild = replace(
         SHORT, method=credo.MaximumLikelihood(epochs=50, learning_rate=1e30, optimizer=credo.SGD()), pruned=()
     )
-    result = trained([wild], few, tmp_path, 0, Progress())["short"]
+    result = results([wild], ClassifierResult, tmp_path, 0, lambda row: train(row, few(), 0, Progress(), "cpu"))[
+        "short"
+    ]
     assert not result.finished
-    assert kept(wild, tmp_path, 0) == result
+    assert stored(wild, ClassifierResult, tmp_path, 0) == result
 
 
 def test_the_notebook_s_settings() -> None:
     assert [row.hidden for row in notebook()[:4]] == [200, 400, 800, 1200]
     assert NOTEBOOK.learning_rate == pytest.approx(1e-3 * 128)
     assert (NOTEBOOK.epochs, NOTEBOOK.batch_size, NOTEBOOK.samples) == (10, 128, 1)
-    assert (NOTEBOOK.optimizer, NOTEBOOK.initial_mean, NOTEBOOK.initial_rho) == (credo.SGD(), Scattered(0.1), At(-3.0))
+    assert (NOTEBOOK.optimizer, NOTEBOOK.initial_mean, NOTEBOOK.initial_rho) == (
+        credo.SGD(),
+        NormalInit(0.1),
+        ConstantInit(-3.0),
+    )
     assert all(row.prior == priors.Normal(1.0) for row in notebook())
     net = notebook()[1].model(784).network.module
     assert sum(p.numel() for p in net.parameters()) == 478_410
@@ -111,17 +118,17 @@ def test_a_step_is_that_of_the_summed_loss() -> None:
     data = credo.Stream(1).normal(128, 4), credo.Stream(2).permutation(128) % 10
     net = credo.nets.MLP(4, 10, (3,))
     model = credo.Model(net, credo.likelihoods.Categorical(), priors.Normal(1.0))
-    tiny = replace(NOTEBOOK, epochs=1, initial_mean=None, initial_rho=At(-30.0))
+    tiny = replace(NOTEBOOK, epochs=1, initial_mean=None, initial_rho=ConstantInit(-30.0))
     given = {name: p.detach() for name, p in net.named_parameters()}
-    after = credo.fit(model, data, tiny, start=net, progress=False).point().params
+    after = credo.fit(model, data, tiny, start=net, progress=False).members().params
     loss = torch.nn.functional.cross_entropy(net(data[0]), data[1], reduction="sum")
     kl = 0.5 * sum(p.square().sum() for p in net.parameters())  # the part that depends on the means; one batch
-    for (name, w), slope in zip(given.items(), torch.autograd.grad(loss + kl, list(net.parameters())), strict=True):
-        torch.testing.assert_close(after[name][0], w - 1e-3 * slope, rtol=1e-4, atol=1e-5)  # float32, scale 1e-13
+    for (name, w), gradient in zip(given.items(), torch.autograd.grad(loss + kl, list(net.parameters())), strict=True):
+        torch.testing.assert_close(after[name][0], w - 1e-3 * gradient, rtol=1e-4, atol=1e-5)  # float32, scale 1e-13
 
 
 def test_the_settings_at_full_length() -> None:
-    assert (LONG.epochs, LONG.schedule, LONG.initial_rho) == (600, credo.StepDecay((0.5,)), Between(-3.5, -3.0))
+    assert (LONG.epochs, LONG.schedule, LONG.initial_rho) == (600, credo.StepDecay((0.5,)), UniformInit(-3.5, -3.0))
     assert (math.log(MIXTURE.scale_1), math.log(MIXTURE.scale_2), MIXTURE.weight) == (0.0, -8.0, 0.75)
     assert (PLAIN.epochs, PLAIN.learning_rate) == (600, LONG.learning_rate)
     assert {row.name.split("-")[0] for row in paper()} == {"mixture", "gaussian", "dropout", "sgd"}
@@ -135,7 +142,7 @@ def test_every_row_has_a_claim_and_every_claim_a_row() -> None:
 
 def test_the_results_that_were_brought_from_a_gpu_belong_to_these_rows() -> None:
     names = {path.stem for path in (RESULTS / FOLDER).glob("*.json")}
-    assert {row.name for row in rows() if kept(row, RESULTS, 0) is not None} == names
+    assert {row.name for row in rows() if stored(row, ClassifierResult, RESULTS, 0) is not None} == names
     assert len(names) >= 13
 
 
@@ -146,11 +153,13 @@ def test_without_a_gpu_full_size_reads_what_there_is(tmp_path: Path, monkeypatch
     by_id = {j.claim.id: j for j in run.judged}
     result = json.loads((RESULTS / FOLDER / "notebook-400.json").read_text(encoding="utf-8"))["result"]
     assert by_id["notebook-400"].measured == pytest.approx(sum(result["at_mean"]) / 3)
-    missing = [row.name for row in rows() if kept(row, RESULTS, 0) is None]
+    missing = [row.name for row in rows() if stored(row, ClassifierResult, RESULTS, 0) is None]
     assert all("no GPU" in by_id[name].reason for name in missing)
     assert {"weights.png", "errors.png", "pruning.png"} == {figure.path for figure in run.figures}
-    found, reasons = at_full_size([SHORT], none, tmp_path, 0, Progress())
-    assert (found, list(reasons)) == ({}, ["short"])
+    found, missing = results_of_size(
+        Size.FULL, [], [SHORT], ClassifierResult, tmp_path, 0, lambda row, device: none(row)
+    )
+    assert (found, list(missing)) == ({}, ["short"])
 
 
 def test_a_worse_network_is_refuted(done: tuple[Run, Path]) -> None:

@@ -11,9 +11,20 @@ import torch
 import credo
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
-from credo.experiments.dropout_mnist1k.data import digits, rotated, synthetic
 from credo.experiments.dropout_mnist1k.measure import train
-from credo.experiments.dropout_mnist1k.rows import BASE, CONCRETE, MC, VARIATIONAL, logged, more_data, quick, rows
+from credo.experiments.dropout_mnist1k.problem import (
+    BASE,
+    CONCRETE,
+    MC,
+    VARIATIONAL,
+    digits,
+    logged,
+    more_data,
+    quick,
+    rotated,
+    rows,
+    synthetic,
+)
 from credo.experiments.runs import Run, perform
 
 
@@ -96,7 +107,7 @@ def test_a_training_that_was_cut_short_goes_on(tmp_path: Path, monkeypatch: pyte
             pressed.append(share)
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("credo.loop.run.LOOK", 0.0)  # a report for every step
+    monkeypatch.setattr("credo.loop.run.REPORT_SECONDS", 0.0)  # a report for every step
     with pytest.raises(KeyboardInterrupt), pytest.warns(credo.CredoWarning, match="interrupted"):
         train(row, data, 0, Progress(interrupt), tmp_path)
     assert any((tmp_path / MC).iterdir())

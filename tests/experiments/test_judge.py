@@ -8,15 +8,20 @@ import pytest
 import torch
 
 import credo
+from credo.core.threads import one_thread
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict, verdict
-from credo.experiments.judge import NAMES, distances
-from credo.experiments.judge.comparing import Comparison, compare, gradient_evaluations
-from credo.experiments.judge.methods import ENTRIES, chosen, the_judge
-from credo.experiments.judge.problems import CONTESTS, MOONS, SINE
-from credo.experiments.judge.tables import comparison_table, measures
+from credo.experiments.judge.measure import (
+    NAMES,
+    Comparison,
+    compare,
+    comparison_table,
+    distances,
+    gradient_evaluations,
+    measures,
+)
+from credo.experiments.judge.problem import CANDIDATES, CONTESTS, MOONS, SINE, chosen, the_judge
 from credo.experiments.runs import Run, perform
-from credo.experiments.threads import one_thread
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -95,8 +100,8 @@ def test_problems(name: str) -> None:
 
 def test_methods_are_all_for_the_same_posterior() -> None:
     """No method brings its own likelihood or prior: the contest's model is given to each."""
-    assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
-    for entry in ENTRIES:
+    assert len({entry.name for entry in CANDIDATES}) == len(CANDIDATES)
+    for entry in CANDIDATES:
         for name in CONTESTS:
             method = entry.make(name, Size.FULL)
             assert method.batch_size is None

@@ -52,7 +52,7 @@ def test_marginal_variances_are_found_out(outcome: Outcome) -> None:
 def test_a_weight_lost_in_the_kl_is_found_out(outcome: Outcome) -> None:
     """A KL divergence divided by the number of tensors, here two: an error of the alternatives."""
     prior, both = SHIFTED.prior.precision.diagonal(), SHIFTED.posterior.precision.diagonal()
-    # q minimises E[-log p(y | w)] + KL / 2, in which the entropy of q has the weight 1/2 too
+    # q minimizes E[-log p(y | w)] + KL / 2, in which the entropy of q has the weight 1/2 too
     wrong_scale = (0.5 / (both - prior + 0.5 * prior)).sqrt()
     ratio = float((wrong_scale / SHIFTED.mean_field.scale)[0])
     assert refuted(outcome, variational_slope_ratio=ratio) == {"variational_slope_ratio"}

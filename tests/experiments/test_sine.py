@@ -9,15 +9,24 @@ import torch
 from torch import Tensor
 
 import credo
+from credo.core.threads import one_thread
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
 from credo.experiments.runs import Run, perform
-from credo.experiments.sine.measures import coverage, measure, variation
-from credo.experiments.sine.methods import BAYES_BY_BACKPROP, MC_DROPOUT, Entry, entries
-from credo.experiments.sine.problem import START_SCALE, Problem, keras_net, sine, variational_net
-from credo.experiments.threads import one_thread
+from credo.experiments.sine.measure import coverage, measure, variation
+from credo.experiments.sine.problem import (
+    BAYES_BY_BACKPROP,
+    MC_DROPOUT,
+    START_SCALE,
+    SineProblem,
+    SineSetup,
+    keras_net,
+    setups,
+    sine,
+    variational_net,
+)
 
-PROBLEM = Problem.of(0)
+PROBLEM = SineProblem.of(0)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -33,12 +42,12 @@ def test_quick_run_passes_its_claims(done: tuple[Run, Path]) -> None:
 
 def test_every_method_has_a_row_and_a_picture(done: tuple[Run, Path]) -> None:
     run, folder = done
-    labels = [entry.label for entry in entries(Size.QUICK)]
+    labels = [setup.label for setup in setups(Size.QUICK)]
     assert [row[0] for row in run.tables[0].rows] == labels
     for figure in run.figures:
         assert (folder / figure.path).read_bytes().startswith(PNG)
         assert len(figure.caption) > 20
-    assert {f"sine-{entry.name}.png" for entry in entries(Size.QUICK)} < {figure.path for figure in run.figures}
+    assert {f"sine-{setup.name}.png" for setup in setups(Size.QUICK)} < {figure.path for figure in run.figures}
 
 
 def test_maximum_likelihood_has_no_epistemic_part(done: tuple[Run, Path]) -> None:
@@ -54,13 +63,13 @@ def test_data_are_those_of_the_assignment() -> None:
     zones = torch.stack([PROBLEM.inside, PROBLEM.near, PROBLEM.far])
     assert bool((zones.sum(0) == 1).all())
     assert sine(torch.tensor(0.25)) == pytest.approx(10.0, abs=1e-5)  # float32
-    noise = torch.cat([Problem.of(seed).y - sine(PROBLEM.x) for seed in range(100)]).double()
+    noise = torch.cat([SineProblem.of(seed).y - sine(PROBLEM.x) for seed in range(100)]).double()
     squares = float(noise.square().sum())
     assert abs(squares - 3200) < 4.9 * math.sqrt(2 * 3200)  # chi-square of 3200: a false alarm once in a million
 
 
 def test_the_numbers_of_the_assignment() -> None:
-    by_name = {entry.name: entry for entry in entries(Size.FULL)}
+    by_name = {setup.name: setup for setup in setups(Size.FULL)}
     dropout, variational = by_name[MC_DROPOUT], by_name[BAYES_BY_BACKPROP]
     assert isinstance(dropout.method, credo.MCDropout)
     numbers = (dropout.method.rate, dropout.method.learning_rate, dropout.method.epochs, dropout.method.batch_size)
@@ -122,18 +131,18 @@ def test_variation_is_free_of_units() -> None:
 
 @pytest.mark.parametrize("name", [MC_DROPOUT, BAYES_BY_BACKPROP])
 def test_draws_are_dealt_to_the_runs_in_turn(name: str) -> None:
-    entry: Entry = next(entry for entry in entries(Size.QUICK) if entry.name == name)
-    entry = replace(entry, method=replace(entry.method, epochs=2)).repeated(3)  # type: ignore[type-var]
-    posterior = credo.fit(entry.model, (PROBLEM.x, PROBLEM.y), entry.method, seed=0, progress=False)
+    setup: SineSetup = next(setup for setup in setups(Size.QUICK) if setup.name == name)
+    setup = replace(setup, method=replace(setup.method, epochs=2)).repeated(3)  # type: ignore[type-var]
+    posterior = credo.fit(setup.model, (PROBLEM.x, PROBLEM.y), setup.method, seed=0, progress=False)
     if name == MC_DROPOUT:  # with nothing dropped, a draw is the run that it belongs to
         none = {site.name: torch.zeros(3, 1, 1) for site in posterior.model.network.sites}
-        each = posterior.naive().predict(PROBLEM.grid).draws
+        each = posterior.at_mean().predict(PROBLEM.grid).draws
         torch.testing.assert_close(replace(posterior, rates=none).draw(30)(PROBLEM.grid), each.repeat(10, 1, 1))
         return
     weights = posterior.draw(30).variables.params["layers.1.weight"]  # (30, 20, 1)
-    centres = posterior.point().params["layers.1.weight"]  # (3, 20, 1)
-    nearest = (weights.unsqueeze(1) - centres).square().sum((2, 3)).argmin(1)  # (30,)
-    # drawn around the centre of the run, so the nearest is the right one in most draws
+    centers = posterior.members().params["layers.1.weight"]  # (3, 20, 1)
+    nearest = (weights.unsqueeze(1) - centers).square().sum((2, 3)).argmin(1)  # (30,)
+    # drawn around the center of the run, so the nearest is the right one in most draws
     assert float((nearest == torch.arange(30) % 3).double().mean()) > 0.6
 
 

@@ -11,10 +11,10 @@ from torch import Tensor
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
 from credo.experiments.runs import perform
-from credo.experiments.toy import measure
-from credo.experiments.toy.problem import METHOD, RELU, SIGMOID, Problem, curve
+from credo.experiments.toy.measure import measure
+from credo.experiments.toy.problem import METHOD, RELU, SIGMOID, ToyProblem, curve
 
-PROBLEM = Problem.given()
+PROBLEM = ToyProblem.given()
 
 
 def test_quick_run_finds_what_is_claimed_but_for_doubt_outside(tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from credo import likelihoods
+from credo.data import Task
 from credo.data.sets import DataSet
 from credo.data.splits import Split
-from credo.data.task import Task
 from credo.experiments import uci
 from credo.experiments.base import Progress, Size, Verdict, judge
-from credo.experiments.uci import methods
-from credo.experiments.uci.protocol import Scores, mean_and_error, splits_of
+from credo.experiments.uci import measure
+from credo.experiments.uci.measure import SplitScores, mean_and_error
+from credo.experiments.uci.problem import splits_of
 from credo.predictive import predictive
 
 
@@ -31,7 +32,7 @@ def small_set(splits: int = 3) -> DataSet:
     return DataSet("small", Task.REGRESSION, x, y, splits=cut)
 
 
-def test_each_split_is_standardised_by_its_own_training_rows() -> None:
+def test_each_split_is_standardized_by_its_own_training_rows() -> None:
     data = small_set()
     splits = splits_of(data)
     assert splits.x.shape == (3, 50, 3)
@@ -56,7 +57,7 @@ def test_scores_are_in_the_units_of_the_target() -> None:
     splits = splits_of(small_set())
     mean = torch.zeros(1, 10, 1)
     flat = [predictive(likelihoods.Gaussian(1.0), mean, {}, torch.zeros(1)) for _ in range(3)]
-    scores = Scores.of(flat, splits, 0.0)
+    scores = SplitScores.of(flat, splits, 0.0)
     by_hand = (splits.y_test[0].double() * splits.unit[0]).square().mean().sqrt()
     assert scores.rmse[0] == pytest.approx(float(by_hand), rel=1e-5)  # float32
     normal = torch.distributions.Normal(0.0, splits.unit[0])
@@ -72,10 +73,10 @@ def test_the_standard_error_is_that_of_a_mean() -> None:
     assert error == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
 
 
-@pytest.mark.parametrize("method", methods.METHODS)
+@pytest.mark.parametrize("method", measure.METHODS)
 def test_a_method_learns_the_line_on_every_split_at_once(method: str) -> None:
     splits = splits_of(small_set())
-    scores = methods.METHODS[method]("small", splits, 0, lambda report: None)
+    scores = measure.METHODS[method]("small", splits, 0, lambda report: None)
     assert len(scores.rmse) == 3
     assert max(scores.rmse) < 12.0  # the target's standard deviation is about 30, the noise's 1
     worst = -math.log(30 * math.sqrt(2 * math.pi * math.e))  # of a normal that knows mean and spread and nothing else
@@ -87,7 +88,7 @@ def test_members_with_their_own_data_are_separate_runs() -> None:
     splits, doctored = splits_of(small_set()), splits_of(small_set())
     doctored.x[0].zero_()  # ruin another split's data
     together, beside = (
-        Scores.of(methods.ensemble_predictions("small", s, 0.03, 0, lambda report: None), s, 0.0)
+        SplitScores.of(measure.ensemble_predictions("small", s, 0.03, 0, lambda report: None), s, 0.0)
         for s in (splits, doctored)
     )
     torch.testing.assert_close(torch.tensor(together.rmse[1:]), torch.tensor(beside.rmse[1:]))
@@ -95,8 +96,8 @@ def test_members_with_their_own_data_are_separate_runs() -> None:
 
 
 def test_the_best_candidate_is_the_one_with_the_best_mean_and_only_numbers() -> None:
-    assert methods._best(torch.tensor([[1.0, 2.0], [3.0, 4.0], [9.0, -9.0]])) == 1
-    assert methods._best(torch.tensor([[-1.0, -2.0], [math.nan, 4.0], [math.inf, 0.0]])) == 0
+    assert measure._best(torch.tensor([[1.0, 2.0], [3.0, 4.0], [9.0, -9.0]])) == 1
+    assert measure._best(torch.tensor([[-1.0, -2.0], [math.nan, 4.0], [math.inf, 0.0]])) == 0
 
 
 def test_what_is_not_at_hand_is_said_and_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,13 +112,34 @@ def test_what_is_not_at_hand_is_said_and_not_measured(tmp_path: Path, monkeypatc
 @pytest.mark.skipif("CREDO_DATA" not in os.environ, reason="CREDO_DATA does not name a folder with the UCI sets")
 def test_yacht_agrees_with_the_published_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uci, "QUICK", ("yacht",))
-    monkeypatch.setattr(methods, "DROPOUT_RATES", (0.02,))
+    monkeypatch.setattr(measure, "DROPOUT_RATES", (0.02,))
     outcome = uci.run(Size.QUICK, tmp_path, 0, Progress())
     judged = [j for j in judge(uci.EXPERIMENT.card.claims, outcome) if j.measured is not None]
     assert [j.claim.id for j in judged if j.verdict is not Verdict.AGREES] == []
     assert len(judged) == 4
     assert (tmp_path / "uci.png").stat().st_size > 10_000
-    monkeypatch.setattr(methods, "METHODS", dict.fromkeys(methods.METHODS))  # nobody trains a second time
+    monkeypatch.setattr(measure, "METHODS", dict.fromkeys(measure.METHODS))  # nobody trains a second time
     assert uci.run(Size.QUICK, tmp_path, 0, Progress()).measured == outcome.measured
     with pytest.raises(TypeError):  # but for another seed
         uci.run(Size.QUICK, tmp_path, 1, Progress())
+
+
+@pytest.mark.filterwarnings("ignore::credo.CredoWarning")
+def test_a_learning_rate_at_which_runs_diverge_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that diverge leave the posterior: the others must not be taken for them."""
+    splits, rates = splits_of(small_set()), (1e-3, 3e-3)
+    fit, tried = measure.credo.fit, []
+
+    def some_diverge(*arguments, **options):  # type: ignore[no-untyped-def]
+        tried.append(fit(*arguments, **options))
+        return tried[-1].of_members(torch.arange(1, tried[-1].members().members)) if len(tried) == 1 else tried[-1]
+
+    monkeypatch.setattr(measure, "ENSEMBLE_RATES", rates)
+    monkeypatch.setattr(measure, "ENSEMBLE_EPOCHS", 2)
+    monkeypatch.setattr(measure, "hidden", lambda name: (3,))
+    monkeypatch.setattr(measure.credo, "fit", some_diverge)
+    scores = measure.deep_ensemble("small", splits, 0, lambda report: None)
+    assert all(map(math.isfinite, scores.rmse))
+    monkeypatch.setattr(measure.credo, "fit", fit)
+    wanted = measure.ensemble_predictions("small", splits, rates[1], 0, lambda r: None)
+    assert scores.rmse == SplitScores.of(wanted, splits, 0.0).rmse

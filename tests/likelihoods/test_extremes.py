@@ -71,7 +71,7 @@ def test_counts_of_any_size(rate, dtype):
     f = torch.tensor([[math.log(rate)]], dtype=dtype)
     exact_rate = math.exp(float(f))
     counts = torch.tensor([0.0, 1.0, 2.0, round(rate), round(rate + 3 * math.sqrt(rate)) + 1.0], dtype=dtype)
-    found = likelihood.density(f, counts.view(-1, 1, 1), {}).flatten()
+    found = likelihood.log_prob_each(f, counts.view(-1, 1, 1), {}).flatten()
     expected = torch.from_numpy(stats.poisson.logpmf(counts.double().numpy(), exact_rate))
     # float32: a log rate near 14 is known to 5e-7, which at a million moves three standard deviations by 3e-3
     tolerance = 1e-9 * max(1.0, rate / 100) if dtype == torch.float64 else 1e-5 + 1e-6 * math.sqrt(rate) * 5
@@ -85,7 +85,7 @@ def test_the_textbook_formula_fails_in_float32():
     f, y = torch.tensor(math.log(1e6)), torch.tensor(1e6)
     right = stats.poisson.logpmf(1e6, math.exp(float(f)))
     assert abs(float(y * f - f.exp() - torch.lgamma(y + 1)) - right) > 0.1
-    assert abs(float(Poisson().density(f, y, {})) - right) < 1e-3  # see above
+    assert abs(float(Poisson().log_prob_each(f, y, {})) - right) < 1e-3  # see above
 
 
 @pytest.mark.parametrize("rate", RATES)

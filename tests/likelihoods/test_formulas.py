@@ -42,8 +42,8 @@ class Case:
     def inputs(self, front: tuple[int, ...]) -> tuple[Tensor, dict[str, Tensor]]:
         outputs = Stream(0, ("outputs",)).normal(*front, BATCH, self.outputs, dtype=torch.float64)
         own = self.likelihood.parameters(self.outputs)
-        noise = Stream(0, ("own",)).child(len(front))
-        params = {n: 0.5 * noise.child(n).normal(*front, *p.shape, dtype=torch.float64) for n, p in own.items()}
+        rng = Stream(0, ("own",)).child(len(front))
+        params = {n: 0.5 * rng.child(n).normal(*front, *p.shape, dtype=torch.float64) for n, p in own.items()}
         return outputs, params
 
     def reference(self, outputs: Tensor, params: dict[str, Tensor]) -> Any:
@@ -149,7 +149,7 @@ def test_cdf(case, front):
 def test_density_sums_to_log_prob_and_integrates_to_one(case):
     outputs, params = case.inputs(())
     y = case.reference(outputs, params).mean.round()
-    exact(case.likelihood.density(outputs, y, params).sum(-1), case.likelihood.log_prob(outputs, y, params))
+    exact(case.likelihood.log_prob_each(outputs, y, params).sum(-1), case.likelihood.log_prob(outputs, y, params))
     lower, upper = case.likelihood.spread(outputs, params)
     if case.likelihood.discrete:
         grid = torch.arange(0.0, float(upper.max()) + 1, dtype=torch.float64).view(-1, 1, 1)
@@ -157,7 +157,7 @@ def test_density_sums_to_log_prob_and_integrates_to_one(case):
     else:
         step = (upper - lower) / 400
         grid = lower + step * torch.arange(401.0, dtype=torch.float64).view(-1, 1, 1)
-    total = (case.likelihood.density(outputs, grid, params).exp() * step).sum(0)
+    total = (case.likelihood.log_prob_each(outputs, grid, params).exp() * step).sum(0)
     exact(total, torch.ones_like(total))
 
 
@@ -190,10 +190,10 @@ def test_samples_have_the_moments_of_the_density(case):
 def moments_agree(drawn: Tensor, mean: Tensor, variance: Tensor) -> bool:
     count, entries = len(drawn), mean.numel()
     limit = stats.norm.isf(ERROR_RATE / (4 * entries))
-    centred = drawn - drawn.mean(0)
+    centered = drawn - drawn.mean(0)
     by_mean = (drawn.mean(0) - mean) / (variance / count).sqrt()
-    error = ((centred**4).mean(0) - (centred**2).mean(0) ** 2).div(count).sqrt()
-    by_variance = ((centred**2).mean(0) - variance) / error.clamp_min(1e-12)
+    error = ((centered**4).mean(0) - (centered**2).mean(0) ** 2).div(count).sqrt()
+    by_variance = ((centered**2).mean(0) - variance) / error.clamp_min(1e-12)
     return bool((by_mean.abs() < limit).all() and (by_variance.abs() < limit).all())
 
 

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import credo
 from credo import likelihoods, nets
+from credo.loop.loaders import COMPARED
 
 N = 64
 
@@ -72,8 +73,10 @@ def once(folder: Path) -> dict[str, Any]:
     """Interrupted in the middle of the second epoch, then resumed; beside a run that was left alone."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # 4 rows for the first look at the data, 64 in the first epoch
-        stopped = fit(loader(asked=lambda count: count == 4 + 64 + 10 and interrupt()), checkpoint=folder / "run")
+        # 4 rows for the first look at the data, some to tell them from others, 64 in the first epoch
+        stopped = fit(
+            loader(asked=lambda count: count == 4 + 2 * COMPARED + 64 + 10 and interrupt()), checkpoint=folder / "run"
+        )
     stopped.save(folder / "stopped")
     fit(loader(), checkpoint=folder / "run", resume=True).save(folder / "resumed")
     fit(loader()).save(folder / "whole")

@@ -36,7 +36,7 @@ def normed() -> nn.Module:
 
 
 RUNS: dict[str, tuple[Callable[[], nn.Module], credo.Method]] = {
-    "metropolis": (plain, credo.Metropolis(draws=250, warmup=250, chains=3, thin=1)),
+    "metropolis": (plain, credo.Metropolis(draws=250, warmup=250, chains=3, moves=1)),
     "sghmc": (
         normed,
         credo.SGHMC(epochs=100, batch_size=8, draws=50, chains=2, preconditioner=credo.RMSPreconditioner()),

@@ -137,7 +137,7 @@ def test_a_run_does_not_care_what_else_is_called(method: credo.Method, tmp_path)
 def test_the_first_members_of_a_larger_ensemble_are_those_of_a_smaller_one() -> None:
     model = credo.Model(nets.MLP(2, 1, (5,)).double(), likelihoods.Gaussian())
     small, large = (
-        credo.fit(model, (X, Y), credo.DeepEnsemble(members=m, epochs=3, batch_size=7)).point() for m in (2, 4)
+        credo.fit(model, (X, Y), credo.DeepEnsemble(members=m, epochs=3, batch_size=7)).members() for m in (2, 4)
     )
     for name, weight in small.params.items():
         torch.testing.assert_close(weight, large.params[name][:2], rtol=1e-9, atol=1e-12)

@@ -83,7 +83,7 @@ def test_a_loader_feeds_the_gpu() -> None:
         loader = DataLoader(
             TensorDataset(X.double(), Y), batch_size=8, shuffle=True, num_workers=workers, pin_memory=True
         )
-        assert credo.fit(model, loader, method, device="cuda").point().params["layers.1.weight"].is_cuda
+        assert credo.fit(model, loader, method, device="cuda").members().params["layers.1.weight"].is_cuda
 
 
 def test_convolutions_are_measured_and_both_plans_agree() -> None:

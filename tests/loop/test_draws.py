@@ -26,14 +26,14 @@ Script = Callable[..., dict[str, Any]]
 X = credo.Stream(3, ("draws",)).normal(20, 2)
 Y = X.sum(1, keepdim=True)
 MODEL = credo.Model(nets.MLP(2, 1, (4,)), likelihoods.LearnedGaussian())
-METHOD = credo.Metropolis(draws=6, warmup=4, chains=2, thin=2)
+METHOD = credo.Metropolis(draws=6, warmup=4, chains=2, moves=2)
 METHODS: dict[str, credo.Method] = {
     "metropolis": METHOD,
     "sgld": credo.SGLD(epochs=3, batch_size=5, draws=4, chains=2, schedule=credo.Polynomial()),
     "cyclical sghmc": credo.SGHMC(epochs=4, batch_size=10, draws=4, schedule=credo.Cyclical(2, exploration=0.5)),
     "preconditioned": credo.SGLD(epochs=3, batch_size=5, preconditioner=credo.RMSPreconditioner()),
-    "importance": credo.ImportanceSampling(draws=50, lanes=10),
-    "annealed": credo.AnnealedImportanceSampling(draws=30, rungs=8),
+    "importance": credo.ImportanceSampling(draws=50, draws_per_step=10),
+    "annealed": credo.AnnealedImportanceSampling(draws=30, temperatures=8),
     "annealing": credo.SimulatedAnnealing(sweeps=8, moves=2),
 }
 pytestmark = pytest.mark.filterwarnings("ignore:the weights miss:credo.CredoWarning")
@@ -211,7 +211,7 @@ def test_a_full_disk_loses_nothing(draws: int, tmp_path: Path) -> None:
 
 
 def interrupted_at(step: int, monkeypatch: pytest.MonkeyPatch, **around: Any) -> credo.Posterior:
-    monkeypatch.setattr(loop, "LOOK", 0.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
 
     def listen(report: Report) -> None:
         if report.step == step and not report.last:
@@ -236,7 +236,7 @@ def test_ctrl_c_in_the_warm_up_says_that_no_draw_was_kept(tmp_path: Path, monkey
 
 
 def test_progress_tells_the_stage_and_what_the_sampler_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "LOOK", 0.0)
+    monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
     told: list[Report] = []
     fit(progress=told.append)
     assert [report.draws for report in told[:-1]] == [0, 0, 0, 0, 2, 4, 6, 8, 10]
@@ -244,7 +244,7 @@ def test_progress_tells_the_stage_and_what_the_sampler_reports(monkeypatch: pyte
     assert all(0.0 <= report.numbers["acceptance_rate"] <= 1.0 for report in told)
     assert "warm-up  acceptance_rate" in progress_text("Metropolis", told[0])
     assert "12 draws  acceptance_rate" in progress_text("Metropolis", told[-1])
-    assert progress_text("Metropolis", told[-1]).endswith("0:00 left")
+    assert progress_text("Metropolis", told[-1]).endswith("0:00 elapsed")
 
 
 def test_divergences_are_counted_over_a_resumption(tmp_path: Path) -> None:
@@ -273,13 +273,15 @@ def test_a_long_chain_has_a_short_history(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_ensemble_of_chains_is_refused_rather_than_robbed_of_its_draws() -> None:
     with pytest.raises(ValueError, match=r"lose their draws: give SGLD\(chains=3, \.\.\.\)"):
         fit(credo.Ensemble(credo.SGLD(epochs=2), members=3))
+    with pytest.raises(ValueError, match=r"ImportanceSampling\(draws=\.\.\.\) in place"):
+        fit(credo.Ensemble(credo.ImportanceSampling(draws=10, draws_per_step=1), members=3))
 
 
 def test_a_number_that_some_steps_do_not_report_is_missing_there() -> None:
     collector, variables = Collector(InMemory(), ()), credo.Variables({"w": torch.ones(2, 3)})
     collector.add(variables, {"a": torch.zeros(2), "b": torch.ones(2)})
     collector.add(variables, {"b": torch.ones(2), "c": torch.ones(2)})
-    kept = collector.kept(variables)
+    kept = collector.states(variables)
     assert set(kept.statistics) == {"a", "b"}
     assert kept.statistics["b"].tolist() == [[1.0, 1.0], [1.0, 1.0]]
     assert kept.statistics["a"].isnan().tolist() == [[False, False], [True, True]]
@@ -290,6 +292,6 @@ def test_parameters_of_two_precisions_are_kept_in_the_finer() -> None:
     variables = credo.Variables({"coarse": torch.ones(1, 2), "fine": fine})
     collector = Collector(InMemory(), ())
     collector.add(variables, {})
-    kept = collector.kept(variables).variables.params
+    kept = collector.states(variables).variables.params
     assert kept["coarse"].dtype == torch.float32
     assert torch.equal(kept["fine"], fine)

@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -140,7 +140,7 @@ def test_validation_leaves_batch_norm_alone() -> None:
 
 
 def test_listeners_hear_growing_numbers_up_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("credo.loop.run.LOOK", 0.0)
+    monkeypatch.setattr("credo.loop.run.REPORT_SECONDS", 0.0)
     reports: list[Report] = []
     credo.fit(MODEL, (X, Y), credo.MAP(epochs=5, batch_size=6), progress=reports.append)
     assert [r.step for r in reports] == [*range(1, 20), 20]
@@ -148,7 +148,7 @@ def test_listeners_hear_growing_numbers_up_to_the_end(monkeypatch: pytest.Monkey
     assert all(r.total == 20 and r.epoch == r.step / 4 for r in reports)
     assert all(b.seconds >= a.seconds for a, b in itertools.pairwise(reports))
     assert all(r.numbers.get("epoch", 0) == r.step // 4 for r in reports)
-    assert set(reports[-1].numbers) == {"epoch", "seconds", "log_likelihood", "log_prior"}
+    assert set(reports[-1].numbers) == {"epoch", "seconds", "log_likelihood", "log_prior", "loss"}
 
 
 def test_a_short_run_is_told_once_at_its_end() -> None:
@@ -160,8 +160,8 @@ def test_a_short_run_is_told_once_at_its_end() -> None:
 def test_progress_on_a_stream_is_one_line_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
     credo.fit(MODEL, (X, Y), credo.MAP(epochs=2, batch_size=None), progress=True)
     shown = capsys.readouterr().err
-    assert shown.startswith("\rMAP  100%  log_likelihood -")
-    assert shown.endswith("elapsed, 0:00 left\n")
+    assert shown.startswith("\rMAP  100%  epoch 2/2  loss ")
+    assert shown.endswith("0:00 elapsed\n")
     credo.fit(MODEL, (X, Y), credo.MAP(epochs=2), progress=False)
     credo.fit(MODEL, (X, Y), credo.MAP(epochs=2))
     assert capsys.readouterr().err == "", "nothing where there is no terminal"
@@ -170,13 +170,19 @@ def test_progress_on_a_stream_is_one_line_that_ends(capsys: pytest.CaptureFixtur
 def test_the_line_ends_when_a_run_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.warns(credo.CredoWarning, match="stopped"):
         credo.fit(MODEL, (X, Y), credo.MAP(epochs=50), progress=True, seconds=1e-9)
-    assert capsys.readouterr().err.endswith("left\n")
+    assert capsys.readouterr().err.endswith("epoch 1/50  loss 3.118  0:00 elapsed\n")
 
 
 def test_the_text_of_the_line() -> None:
-    report = Report(30, 120, 3.0, 61.0, {"epoch": 3.0, "seconds": 60.9, "log_likelihood": -1.23456, "kl": 1e6})
-    assert progress_text("MAP", report) == "MAP   25%  log_likelihood -1.235  kl 1e+06  1:01 elapsed, 3:03 left"
-    assert progress_text("MAP", Report(0, 120, 0.0, 1.0, {})) == "MAP    0%  0:01 elapsed, ? left"
+    row = {"epoch": 3.0, "seconds": 60.9, "log_likelihood": -1.23456, "kl": 1e6}
+    report = Report(30, 120, 3.0, 61.0, row, epochs=12.0)
+    assert progress_text("MAP", report) == "MAP   25%  epoch 4/12  log_likelihood -1.235  3:03 left"
+    held_out = {**row, "loss": 2.34567, "validation_log_likelihood": -1.5, "validation_accuracy": 0.9}
+    text = progress_text("MAP", replace(report, numbers=held_out))
+    assert text == "MAP   25%  epoch 4/12  loss 2.346  val_loss 1.5  val_accuracy 0.9  3:03 left"
+    ended = progress_text("MAP", Report(120, 120, 12.0, 61.0, {"loss": 1.0}, last=True, epochs=12.0))
+    assert ended == "MAP  100%  epoch 12/12  loss 1  1:01 elapsed"
+    assert progress_text("MAP", Report(0, 120, 0.0, 1.0, {})) == "MAP    0%  ? left"
 
 
 def test_a_shorter_line_wipes_out_a_longer_one() -> None:
@@ -229,11 +235,13 @@ class Odd(credo.Method):
     def steps(self, batches: int) -> int:
         return 10
 
-    def init(self, target: credo.Target, variables: credo.Variables, noise: Stream) -> credo.Variables:
+    def init(self, target: credo.Target, variables: credo.Variables, rng: Stream) -> credo.Variables:
         return variables
 
     def step(self, target: credo.Target, state: credo.Variables, batch: credo.Batch, tick: Tick) -> tuple:
-        info: Info = {"log_likelihood": target.full(target.log_likelihood(state, batch)).detach() / target.size}
+        info: Info = {
+            "log_likelihood": target.data_term(target.log_likelihood(state, batch), batch).detach() / target.size
+        }
         if tick.step % 2:
             info["turn"] = torch.full((1,), float(tick.step))
         return state, info

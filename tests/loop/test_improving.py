@@ -7,7 +7,7 @@ import torch
 
 import credo
 from credo import likelihoods, priors
-from credo.loop.improving import still_improving
+from credo.loop.advice import still_improving
 
 X = torch.linspace(-1.0, 1.0, 40).unsqueeze(1)
 Y = 2 * X + 0.5 + 0.3 * credo.Stream(1).normal(40, 1)

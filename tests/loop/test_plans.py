@@ -26,7 +26,7 @@ class Recurrent(nn.Module):
 
 
 class Forked(nn.Module):
-    """A forward pass that looks at its values, which torch cannot vectorise."""
+    """A forward pass that looks at its values, which torch cannot vectorize."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,13 +95,13 @@ def test_measuring_leaves_no_trace_in_the_result() -> None:
 
 def test_a_recurrent_net_goes_one_by_one_by_itself() -> None:
     posterior = fit(Recurrent(), IMAGES, None)
-    assert posterior.record.plan == "one by one (a recurrent or attention layer that torch cannot vectorise)"
+    assert posterior.record.plan == "one by one (a recurrent or attention layer that torch cannot vectorize)"
 
 
-def test_a_net_that_torch_cannot_vectorise_goes_one_by_one_by_itself() -> None:
+def test_a_net_that_torch_cannot_vectorize_goes_one_by_one_by_itself() -> None:
     posterior = fit(Forked(), FLAT, None)
-    assert posterior.record.plan == "one by one (torch cannot vectorise this network)"
-    assert posterior.point().members == 3
+    assert posterior.record.plan == "one by one (torch cannot vectorize this network)"
+    assert posterior.members().members == 3
 
 
 def test_the_plan_of_a_resumed_run_is_that_of_its_beginning(tmp_path) -> None:
@@ -165,7 +165,7 @@ def test_parts_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_draws_of_a_finite_set_come_in_proportion_to_their_weights() -> None:
-    variables = fit(*NETS["mlp"], None).point()
+    variables = fit(*NETS["mlp"], None).members()
     weights = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
     posterior = credo.posteriors.Draws(credo.Model(NETS["mlp"][0], likelihoods.Categorical()), variables, weights.log())
     drawn = flatten(posterior.draw(10, seed=3).variables)["params/layers.1.bias"]

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
 import credo
 from credo import likelihoods, nets, priors
@@ -79,7 +80,7 @@ def test_stopped_after_every_single_step_a_run_ends_in_the_same_bits(data: Any, 
 
 
 @pytest.mark.parametrize("part", ["state/optimizer/0", "history/log_likelihood"])
-def test_forgetting_the_optimiser_or_half_an_epochs_history_would_be_noticed(part: str, tmp_path: Path) -> None:
+def test_forgetting_the_optimizer_or_half_an_epochs_history_would_be_noticed(part: str, tmp_path: Path) -> None:
     """The broken twin of the test above: a checkpoint that lost part of its memory leads elsewhere."""
     whole = credo.fit(MODEL, (X, Y), METHOD)
     halfway(tmp_path)
@@ -144,6 +145,55 @@ def test_another_runs_checkpoint_is_refused(sentence: str, change: dict[str, Any
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
 
 
+SHORT = TensorDataset(X, Y)
+LONG = ConcatDataset([SHORT] * 20)
+
+
+class Rows(Dataset):
+    """Examples that are made when they are asked for."""
+
+    def __init__(self, shift: float, *, noisy: bool = False) -> None:
+        self.shift, self.noisy = shift, noisy
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, row: int) -> tuple[Any, Any]:
+        noise = np.random.default_rng().normal() if self.noisy else 0.0  # a generator that no seed of ours repeats
+        return (X[row] + self.shift + noise).numpy(), {"number": Y[row]}["number"]
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (TensorDataset(X, Y), TensorDataset(X, Y + 1e-6)),
+        (Subset(TensorDataset(X, Y), range(15)), Subset(TensorDataset(X, Y), range(1, 16))),
+        (Rows(0.0), Rows(0.1)),
+        (ConcatDataset([LONG, SHORT]), ConcatDataset([LONG, TensorDataset(X, torch.cat([Y[:9], -Y[9:10], Y[10:]]))])),
+    ],
+    ids=["tensors", "subset", "examples", "parts"],
+)
+def test_a_loader_over_other_data_is_refused(first: Dataset, other: Dataset, tmp_path: Path) -> None:
+    halfway(tmp_path, data=DataLoader(first, batch_size=5))
+    with pytest.raises(credo.StorageError, match="its data was"):
+        credo.fit(MODEL, DataLoader(other, batch_size=5), METHOD, checkpoint=tmp_path, resume=True)
+    resumed = credo.fit(MODEL, DataLoader(first, batch_size=5), METHOD, checkpoint=tmp_path, resume=True)
+    assert resumed.record.finished
+
+
+@pytest.mark.parametrize("change", [{"batch_size": 6}, {"batch_size": 5, "shuffle": True}], ids=["size", "order"])
+def test_a_loader_that_makes_other_batches_of_the_same_data_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    halfway(tmp_path, data=DataLoader(TensorDataset(X, Y), batch_size=5))
+    with pytest.raises(credo.StorageError, match="its data was"):
+        credo.fit(MODEL, DataLoader(TensorDataset(X, Y), **change), METHOD, checkpoint=tmp_path, resume=True)
+
+
+def test_a_loader_whose_examples_change_by_themselves_can_be_resumed(tmp_path: Path) -> None:
+    halfway(tmp_path, data=DataLoader(Rows(0.0, noisy=True), batch_size=5))
+    loader = DataLoader(Rows(0.0, noisy=True), batch_size=5)
+    assert credo.fit(MODEL, loader, METHOD, checkpoint=tmp_path, resume=True).record.finished
+
+
 def test_a_checkpoint_is_not_overwritten_without_resume(tmp_path: Path) -> None:
     halfway(tmp_path)
     with pytest.raises(credo.StorageError, match="pass resume=True"):
@@ -155,9 +205,16 @@ def metadata(folder: Path) -> dict[str, str]:
         return dict(file.metadata())
 
 
-def rewrite(folder: Path, text: dict[str, str], drop: str = "") -> None:
+def history(folder: Path, **changes: Any) -> dict[str, str]:
+    """The text of a checkpoint whose history says something else."""
+    text = metadata(folder)
+    return {**text, "history": json.dumps({**json.loads(text["history"]), **changes})}
+
+
+def rewrite(folder: Path, text: dict[str, str], drop: str = "", spoil: str = "/") -> None:
     with safe_open(folder / "checkpoint.safetensors", "pt") as file:
         kept = {name: file.get_tensor(name).clone() for name in file.keys() if name != drop}  # noqa: SIM118
+    kept = {name: t * torch.nan if name.startswith(spoil) else t for name, t in kept.items()}
     save_file(kept, folder / "checkpoint.safetensors", metadata=text)
 
 
@@ -173,6 +230,15 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "another's": ("is not a checkpoint of credo's", lambda f: save_file({"a": torch.ones(1)}, f / STATE)),
     "no plan": ("is not a checkpoint", lambda f: rewrite(f, {k: v for k, v in metadata(f).items() if k != "plan"})),
     "odd step": ("is not a checkpoint", lambda f: rewrite(f, {**metadata(f), "step": "ten"})),
+    "step below zero": ("is not a checkpoint", lambda f: rewrite(f, {**metadata(f), "step": "-5"})),
+    "step beyond the end": ("speaks of step 17, and", lambda f: rewrite(f, {**metadata(f), "step": "17"})),
+    "no seconds": ("is not a checkpoint", lambda f: rewrite(f, {**metadata(f), "seconds": "nan"})),
+    "endless seconds": ("is not a checkpoint", lambda f: rewrite(f, {**metadata(f), "seconds": "inf"})),
+    "texts in rows": ("is not a checkpoint", lambda f: rewrite(f, history(f, rows=[{"epoch": "one"}]))),
+    "rows of rows": ("is not a checkpoint", lambda f: rewrite(f, history(f, rows=[[1.0]]))),
+    "counts of nothing": ("is not a checkpoint", lambda f: rewrite(f, history(f, counts={"log_prior": 0}))),
+    "odd draws": ("is not a checkpoint", lambda f: rewrite(f, {**metadata(f), "draws": '{"count": -3}'})),
+    "weights of NaN": ("weights are not finite", lambda f: rewrite(f, metadata(f), spoil="state/variables/params")),
     "odd plan": ("is not a checkpoint", lambda f: rewrite(f, {**metadata(f), "plan": "sideways"})),
     "odd history": ("is not a checkpoint", lambda f: rewrite(f, {**metadata(f), "history": "[{"})),
     "lost tensor": ("does not fit the method", lambda f: rewrite(f, metadata(f), "state/optimizer/0")),

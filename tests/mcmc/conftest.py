@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from credo.methods.mcmc.leapfrog import Place
+from credo.methods.mcmc.integrators import ChainState
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class SkewedLaw:
         a = gamma.log()
         return torch.stack([a, 1.0 + self.slope * a + self.scale * noise], dim=1)
 
-    def place(self, count: int, seed: int) -> Place:
-        return Place.at(self.draw(count, seed), self)
+    def chains(self, count: int, seed: int) -> ChainState:
+        return ChainState.at(self.draw(count, seed), self)
 
     def p_value(self, q: Tensor) -> float:
         """That independent positions (C, 2) follow the law: Kolmogorov-Smirnov of both coordinates, Bonferroni."""

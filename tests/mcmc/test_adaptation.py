@@ -7,14 +7,11 @@ import math
 import pytest
 import torch
 
-from credo.methods.mcmc.chees import LengthSearch, chees_slope
-from credo.methods.mcmc.energy_search import EnergySearch
-from credo.methods.mcmc.hmc import trajectory
-from credo.methods.mcmc.leapfrog import Place
-from credo.methods.mcmc.metric import DenseMetric, DiagonalMetric
-from credo.methods.mcmc.moments import Moments
-from credo.methods.mcmc.step_size import DualAveraging, plausible_step
-from credo.methods.mcmc.windows import early_windows, stan_windows
+from credo.methods.mcmc.hamiltonian import hamiltonian_trajectory
+from credo.methods.mcmc.hmc import LengthSearch, chees_gradient, van_der_corput
+from credo.methods.mcmc.integrators import ChainState, DenseMetric, DiagonalMetric
+from credo.methods.mcmc.mclmc import EnergySearch
+from credo.methods.mcmc.warmup import DualAveraging, Moments, early_windows, plausible_step, stan_windows
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 5, 19, 20, 21, 50, 149, 150, 151, 300, 1000, 2345])
@@ -98,7 +95,12 @@ def test_the_length_of_trajectories_is_that_of_a_quarter_swing() -> None:
     for _ in range(400):
         q, r = torch.randn(2, 16, 20, generator=generator, dtype=torch.float64)
         count = max(1, round(search.length / 0.1))
-        end = trajectory(normal, Place.at(q, normal), r, 0.1, metric, count)
-        search = search.updated(chees_slope(q, end.place.position, end.momentum, end.acceptance, count * 0.1))
+        end = hamiltonian_trajectory(normal, ChainState.at(q, normal), r, 0.1, metric, count)
+        search = search.updated(chees_gradient(q, end.end.position, end.velocity, end.acceptance, count * 0.1))
     assert search.ended().length == pytest.approx(0.5 * math.pi, rel=0.1)  # noisy ascent
     assert search.updated(math.nan) is search
+
+
+def test_an_iteration_before_the_first_is_refused_and_does_not_hang() -> None:
+    with pytest.raises(ValueError, match="no iteration -4"):
+        van_der_corput(-4)

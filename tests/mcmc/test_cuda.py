@@ -17,6 +17,7 @@ SAMPLERS = {
     "hmc": credo.HMC(draws=20, warmup=40, chains=64),
     "nuts": credo.NUTS(draws=20, warmup=40, chains=64, max_depth=6),
     "mclmc": credo.MCLMC(draws=20, warmup=40, chains=64),
+    "mams": credo.MAMS(draws=20, warmup=40, chains=64),
 }
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 X = torch.linspace(-1, 1, 40).double().unsqueeze(1)

@@ -1,4 +1,4 @@
-"""HMC, NUTS and MCLMC through `fit`: exact moments, exact resumption, words about trouble."""
+"""HMC, NUTS, MCLMC and MAMS through `fit`: exact moments, exact resumption, words about trouble."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import credo
 from credo import exact, likelihoods, nets, priors
-from credo.methods.base import Kept
+from credo.methods.base import SampledStates, Tick
+from credo.methods.mcmc.mclmc import EnergySearch
 
 SAMPLERS: dict[str, Any] = {
     "hmc": credo.HMC(draws=200, warmup=150, chains=8),
@@ -20,13 +21,15 @@ SAMPLERS: dict[str, Any] = {
     "hmc of one length": credo.HMC(draws=200, warmup=150, chains=8, length=2.0),
     "nuts": credo.NUTS(draws=200, warmup=150, chains=8),
     "nuts dense": credo.NUTS(draws=200, warmup=150, chains=8, dense=True),
+    "mams": credo.MAMS(draws=200, warmup=150, chains=8),
+    "mams dense": credo.MAMS(draws=200, warmup=150, chains=8, dense=True),
 }
 every_sampler = pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 
 X = credo.Stream(1, ("x",)).normal(12, 3, dtype=torch.float64)
 X[:, 1] = 0.9 * X[:, 0] + 0.4 * X[:, 1]
 Y = X @ torch.tensor([1.0, -2.0, 0.5]).double() + 0.5 * credo.Stream(1, ("y",)).normal(12, dtype=torch.float64)
-LINE = exact.LinearRegression(exact.linear.with_intercept(X), Y, 0.5, exact.Gaussian.isotropic(4, scale=2.0))
+LINE = exact.LinearRegression(exact.linear.with_intercept(X), Y, 0.5, exact.GaussianWeights.isotropic(4, scale=2.0))
 
 
 def line(prior_scale: float = 2.0) -> credo.Model:
@@ -47,9 +50,9 @@ def z_scores(values: Tensor, truth: Tensor) -> Tensor:
 
 def worst(posterior: credo.Posterior) -> float:
     """The largest of eight t-statistics: of the means, and of the variances, of the four weights."""
-    centred = weights(posterior) - LINE.posterior.mean
-    spread = centred.square() / LINE.posterior.covariance.diagonal()
-    return float(torch.cat([z_scores(centred, torch.zeros(4)), z_scores(spread, torch.ones(4))]).abs().max())
+    centered = weights(posterior) - LINE.posterior.mean
+    spread = centered.square() / LINE.posterior.covariance.diagonal()
+    return float(torch.cat([z_scores(centered, torch.zeros(4)), z_scores(spread, torch.ones(4))]).abs().max())
 
 
 LIMIT = 7.9
@@ -90,6 +93,7 @@ SHORT = {
     "hmc": credo.HMC(draws=6, warmup=30, chains=2),
     "nuts": credo.NUTS(draws=6, warmup=30, chains=2, dense=True, thin=2),
     "mclmc": credo.MCLMC(draws=6, warmup=30, chains=2),
+    "mams": credo.MAMS(draws=6, warmup=30, chains=2),
 }
 every_short = pytest.mark.parametrize("sampler", SHORT.values(), ids=SHORT)
 
@@ -122,10 +126,10 @@ def cut_off(patch: pytest.MonkeyPatch, kind: type, at: int) -> None:
 
 @every_short
 def test_chains_that_start_alike_part_at_once(sampler: Any) -> None:
-    """Four chains never share a stream: none of their weights agree after an iteration, nor do their decisions."""
+    """Four chains never share a stream: none of their weights agree after a short warm-up."""
     start = {"weight": torch.zeros(1, 3).double(), "bias": torch.zeros(1).double()}
-    four = dataclasses.replace(sampler, chains=4, warmup=1, draws=1, thin=1)
-    draws = weights(credo.fit(line(), (X, Y), four, start=start, progress=False))[:, 0]
+    four = dataclasses.replace(sampler, chains=4, warmup=20, draws=1, thin=1)
+    draws = weights(credo.fit(line(), (X, Y), four, start=start, progress=False))[:, -1]
     apart = (draws[:, None] - draws[None]).abs().amax(-1) + torch.eye(4)
     assert bool((apart > 1e-6).all())
 
@@ -144,6 +148,8 @@ def test_a_single_weight_has_no_direction_to_turn_to() -> None:
     model = credo.Model(nn.Linear(1, 1, bias=False).double(), likelihoods.Gaussian(0.5))
     with pytest.raises(ValueError, match="at least two"):
         credo.fit(model, (X[:, :1], Y), SHORT["mclmc"])
+    with pytest.raises(ValueError, match="MAMS turns in the space of weights"):
+        credo.fit(model, (X[:, :1], Y), SHORT["mams"])
 
 
 @every_short
@@ -153,18 +159,28 @@ def test_batch_norm_is_refused(sampler: Any) -> None:
         credo.fit(credo.Model(net, likelihoods.Gaussian()), (X, Y), sampler)
 
 
+def test_a_step_that_was_halved_to_nothing_does_not_hang() -> None:
+    """A density that is nowhere a number halves the step at every iteration: without a bound, paths never end."""
+    sampler, target, batch = credo.MCLMC(warmup=1), credo.Target(line(), 12), credo.Batch(X, Y[:, None])
+    state = sampler.init(target, target.model.network.initial(2, credo.Stream(0)), credo.Stream(1))
+    state, _ = sampler.step(target, state, batch, Tick(0, 3, credo.Stream(2)))
+    tiny = dataclasses.replace(state, search=EnergySearch.around(0.0))
+    _, info = sampler.step(target, tiny, batch, Tick(1, 3, credo.Stream(3)))
+    assert info["n_steps"].tolist() == [1000.0, 1000.0]
+
+
 def test_divergences_are_told_in_a_sentence_with_advice() -> None:
     sampler = credo.NUTS(draws=2, warmup=0, chains=2)
     model, state = line(), None
     variables = model.network.initial(4, credo.Stream(0))
     statistics = {"diverging": torch.tensor([[0.0, 1.0], [1.0, 0.0]]), "tree_depth": torch.full((2, 2), 10.0)}
-    posterior = sampler.collected(credo.Target(model, 12), state, Kept(variables, statistics))
+    posterior = sampler.from_draws(credo.Target(model, 12), state, SampledStates(variables, statistics))
     first, second = posterior.notes
     assert first.startswith("2 of 4 draws")
     assert "target_acceptance (now 0.8, try 0.92)" in first
     assert "max_depth=10" in second
     quiet = {"diverging": torch.zeros(2, 2), "tree_depth": torch.full((2, 2), 3.0)}
-    assert sampler.collected(credo.Target(model, 12), state, Kept(variables, quiet)).notes == ()
+    assert sampler.from_draws(credo.Target(model, 12), state, SampledStates(variables, quiet)).notes == ()
 
 
 def test_what_went_wrong_reaches_the_user_and_the_folder(tmp_path) -> None:
@@ -199,7 +215,7 @@ def test_a_step_that_was_tuned_too_early_is_told() -> None:
 
     def notes(diverging: float, change: float) -> tuple[str, ...]:
         statistics = {"diverging": torch.full((2, 2), diverging), "energy_variance": torch.full((2, 2), change)}
-        return sampler.collected(credo.Target(model, 12), None, Kept(variables, statistics)).notes
+        return sampler.from_draws(credo.Target(model, 12), None, SampledStates(variables, statistics)).notes
 
     assert notes(0.0, 6e-4) == ()
     assert "variance of 0.01 per step and weight, not 0.0005" in notes(0.0, 1e-2)[0]

@@ -41,7 +41,7 @@ def line() -> Line:
     x[:, 1] = 0.8 * x[:, 0] + 0.6 * x[:, 1]
     y = x @ torch.tensor([1.0, -2.0, 0.5]).double() + 0.5 * Stream(1, ("line", "y")).normal(12, dtype=torch.float64)
     model = credo.Model(nn.Linear(3, 1, bias=False).double(), likelihoods.Gaussian(0.5), priors.Normal(2.0))
-    return Line(model, x, y, exact.LinearRegression(x, y, 0.5, exact.Gaussian.isotropic(3, scale=2.0)))
+    return Line(model, x, y, exact.LinearRegression(x, y, 0.5, exact.GaussianWeights.isotropic(3, scale=2.0)))
 
 
 class Landscape(Prior):

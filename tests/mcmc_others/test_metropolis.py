@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import credo
 import credo.methods.mcmc.metropolis as metropolis
-from credo.methods.mcmc.random_walk import Place, full_log_likelihood, walk
+from credo.methods.mcmc.metropolis import Particles, full_log_likelihood, metropolis_step
 from credo.nets.network import Network
 
 A = 2.0
@@ -44,29 +44,29 @@ def chains_of(posterior: credo.Posterior) -> Tensor:
     return posterior.by_chain(posterior.variables.params["weight"].flatten(1))
 
 
-METHOD = credo.Metropolis(draws=40, warmup=60, chains=CHAINS, thin=5)
+METHOD = credo.Metropolis(draws=40, warmup=60, chains=CHAINS, moves=5)
 
 
-def always(terrain: Any, place: Place, level: Any, jump: Tensor, uniform: Tensor) -> tuple[Place, Tensor]:
+def always(terms: Any, particles: Particles, density: Any, jump: Tensor, uniform: Tensor) -> tuple[Particles, Tensor]:
     """The broken twin: every proposal is accepted."""
-    new = terrain(place.flat + jump)
-    return new, (level(new) - level(place)).clamp_max(0.0).exp()
+    new = terms(particles.position + jump)
+    return new, (density(new) - density(particles)).clamp_max(0.0).exp()
 
 
-def lenient(terrain: Any, place: Place, level: Any, jump: Tensor, uniform: Tensor) -> tuple[Place, Tensor]:
+def lenient(terms: Any, particles: Particles, density: Any, jump: Tensor, uniform: Tensor) -> tuple[Particles, Tensor]:
     """Another: the root of the ratio is compared."""
-    return walk(terrain, place, lambda at: 0.5 * level(at), jump, uniform)
+    return metropolis_step(terms, particles, lambda at: 0.5 * density(at), jump, uniform)
 
 
-def drifting(terrain: Any, place: Place, level: Any, jump: Tensor, uniform: Tensor) -> tuple[Place, Tensor]:
+def drifting(terms: Any, particles: Particles, density: Any, jump: Tensor, uniform: Tensor) -> tuple[Particles, Tensor]:
     """Another: proposals lean to one side, and nothing makes up for it."""
-    return walk(terrain, place, level, jump + 0.4 * jump.abs(), uniform)
+    return metropolis_step(terms, particles, density, jump + 0.4 * jump.abs(), uniform)
 
 
 @pytest.mark.parametrize("spread", [True, False])
 def test_moments_of_a_skewed_and_correlated_target(spread: bool, landscape: Callable, z_scores: Callable) -> None:
     model, data = landscape(skewed, 2)
-    method = credo.Metropolis(draws=40, warmup=60, chains=CHAINS, thin=5, spread=spread)
+    method = credo.Metropolis(draws=40, warmup=60, chains=CHAINS, moves=5, spread=spread)
     posterior = credo.fit(model, data, method, seed=1)
     assert bool((z_scores(moments(chains_of(posterior)).mean(1), MOMENTS).abs() < LIMIT).all())
     late = [row["acceptance_rate"] for row in posterior.history[60:]]
@@ -78,7 +78,7 @@ def test_moments_of_a_skewed_and_correlated_target(spread: bool, landscape: Call
 def test_moments_notice_a_wrong_acceptance(
     twin: Callable, landscape: Callable, z_scores: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metropolis, "walk", twin)
+    monkeypatch.setattr(metropolis, "metropolis_step", twin)
     model, data = landscape(skewed, 2)
     posterior = credo.fit(model, data, METHOD, seed=1)
     assert float(z_scores(moments(chains_of(posterior)).mean(1), MOMENTS).abs().max()) > 2 * LIMIT
@@ -105,9 +105,9 @@ def test_exact_draws_stay_exact(
 ) -> None:
     """Chains that begin in the target's distribution are still in it, after any number of steps."""
     if twin is not None:
-        monkeypatch.setattr(metropolis, "walk", twin)
+        monkeypatch.setattr(metropolis, "metropolis_step", twin)
     model, data = landscape(skewed, 2)
-    method = credo.Metropolis(draws=1, warmup=0, chains=2000, thin=20, scale=0.7)
+    method = credo.Metropolis(draws=1, warmup=0, chains=2000, moves=20, scale=0.7)
     start = {"weight": exact_draws(2000).unsqueeze(1)}
     w = chains_of(credo.fit(model, data, method, seed=3, start=start))[:, -1]
     assert not torch.equal(w, start["weight"].squeeze(1))
@@ -117,10 +117,10 @@ def test_exact_draws_stay_exact(
     assert bool(min(values) > 1e-4) is right  # of a right one 2e-4 fail
 
 
-def test_nothing_is_learnt_once_draws_are_kept(landscape: Callable) -> None:
+def test_nothing_is_learned_once_draws_are_kept(landscape: Callable) -> None:
     """A longer run has the same scale from its first draw on: the first draws of both are the same."""
     model, data = landscape(skewed, 2)
-    short, long = (credo.Metropolis(draws=n, warmup=10, chains=3, thin=2) for n in (5, 9))
+    short, long = (credo.Metropolis(draws=n, warmup=10, chains=3, moves=2) for n in (5, 9))
     ours, theirs = (chains_of(credo.fit(model, data, method)) for method in (short, long))
     assert torch.equal(ours, theirs[:, :5])
     none = credo.Metropolis(warmup=0)
@@ -129,7 +129,7 @@ def test_nothing_is_learnt_once_draws_are_kept(landscape: Callable) -> None:
 
 def test_four_chains_from_one_place_go_four_ways(landscape: Callable) -> None:
     model, data = landscape(lambda w: -0.5 * w.square().sum(1), 20)
-    method = credo.Metropolis(draws=200, warmup=0, chains=4, thin=1, scale=1e-3)
+    method = credo.Metropolis(draws=200, warmup=0, chains=4, moves=1, scale=1e-3)
     w = chains_of(credo.fit(model, data, method, start={"weight": torch.zeros(1, 20).double()}))
     moves = w.diff(dim=1).flatten(1)
     correlation = torch.corrcoef(moves)[~torch.eye(4, dtype=torch.bool)]
@@ -164,7 +164,7 @@ def test_the_likelihood_is_summed_in_parts(line: Any, monkeypatch: pytest.Monkey
         return evaluate(self, variables, x, *args, **kwargs)
 
     monkeypatch.setattr(Network, "evaluate", counting)
-    monkeypatch.setattr(credo.methods.mcmc.random_walk, "ENTRIES", 100)
+    monkeypatch.setattr(credo.methods.mcmc.metropolis, "ENTRIES", 20)
     torch.testing.assert_close(full_log_likelihood(target, variables, batch), whole)
     assert len(sizes) > 1
     assert sum(sizes) == 12
@@ -203,7 +203,7 @@ def test_annealing_ends_at_the_posterior_mode(line: Any) -> None:
     ("make", "sentence"),
     [
         (lambda: credo.Metropolis(draws=0), "draws must be a whole number of at least 1"),
-        (lambda: credo.Metropolis(thin=0), "thin must be"),
+        (lambda: credo.Metropolis(moves=0), "moves must be"),
         (lambda: credo.Metropolis(scale=-1.0), "scale must be a positive number"),
         (lambda: credo.Metropolis(acceptance=1.0), "acceptance must lie"),
         (lambda: credo.SimulatedAnnealing(temperature=0.0), "temperature must be a positive number"),

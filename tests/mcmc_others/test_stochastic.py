@@ -15,9 +15,7 @@ import credo
 from credo import likelihoods, priors
 from credo.core.rng import Stream
 from credo.methods import Tick
-from credo.methods.mcmc.langevin import SGLD
-from credo.methods.mcmc.stochastic import StochasticSampler, _gradient, _kept_steps
-from credo.methods.mcmc.stochastic_hmc import SGHMC
+from credo.methods.mcmc.sgmcmc import SGHMC, SGLD, StochasticSampler, _draw_steps, _gradient
 
 LIMIT = 4.0
 """Of each |z|: a right sampler fails with probability 6e-5 for each number."""
@@ -51,7 +49,7 @@ def langevin(rate: float, chains: int = CHAINS) -> SGLD:
     return SGLD(warmup + 2 * draws * relaxation, rate, None, draws, warmup, chains)
 
 
-def discretised(rate: float) -> float:
+def discretized(rate: float) -> float:
     """Variance of Langevin steps of this size: 1 / (precision (1 - l precision / 2 N))."""
     return 1.0 / (PRECISION * (1.0 - 0.5 * rate * PRECISION / N))
 
@@ -64,7 +62,7 @@ def test_the_bias_of_langevin_steps_falls_with_the_step_size() -> None:
     biases = []
     for rate in RATES:
         w = chains_of(langevin(rate, MANY))
-        assert abs(variance_z(w, discretised(rate))) < LIMIT
+        assert abs(variance_z(w, discretized(rate))) < LIMIT
         assert abs(float((w.mean() - MEAN) / (w.mean(1).std() / math.sqrt(MANY)))) < LIMIT
         biases.append(1.0 - 1.0 / (PRECISION * float((w - MEAN).square().mean())))
     slope = math.log(biases[-1] / biases[0]) / math.log(RATES[-1] / RATES[0])
@@ -91,7 +89,7 @@ right_langevin = SGLD.move
 @pytest.mark.parametrize("twin", [quieter, halved])
 def test_noise_of_another_scale_would_be_noticed(twin: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SGLD, "move", twin)
-    assert abs(variance_z(chains_of(langevin(0.4)), discretised(0.4))) > 3 * LIMIT
+    assert abs(variance_z(chains_of(langevin(0.4)), discretized(0.4))) > 3 * LIMIT
 
 
 def test_a_temperature_widens_the_posterior() -> None:
@@ -175,7 +173,9 @@ def stretched(preconditioner: credo.RMSPreconditioner | None, rate: float) -> Te
     """Squared deviations over exact variances, (C, 2), of two weights whose precisions differ 400 fold."""
     y = torch.zeros(20).double()
     model = credo.Model(nn.Linear(2, 1, bias=False).double(), likelihoods.Gaussian(1.0), priors.Normal(3.0))
-    truth = credo.exact.LinearRegression(STRETCHED, y, 1.0, credo.exact.Gaussian.isotropic(2, scale=3.0)).posterior
+    truth = credo.exact.LinearRegression(
+        STRETCHED, y, 1.0, credo.exact.GaussianWeights.isotropic(2, scale=3.0)
+    ).posterior
     method = SGHMC(300, rate, None, 10, 100, 500, friction=0.3, preconditioner=preconditioner)
     posterior = credo.fit(model, (STRETCHED, y), method)
     w = posterior.by_chain(posterior.variables.params["weight"].flatten(1))
@@ -231,7 +231,7 @@ def test_four_chains_never_share_a_stream(method: StochasticSampler, monkeypatch
 def test_draws_are_even_in_the_time_of_the_diffusion() -> None:
     schedule = credo.Polynomial(power=1.0, decay=9.0)
     method = SGLD(1000, 0.1, None, 20, 100, 1, schedule=schedule)
-    kept = sorted(_kept_steps(method, 1000))
+    kept = sorted(_draw_steps(method, 1000))
     assert len(kept) == 20
     assert kept[0] >= 100
     assert kept[-1] == 999
@@ -239,13 +239,13 @@ def test_draws_are_even_in_the_time_of_the_diffusion() -> None:
     assert max(times) - min(times) < 1.01, "up to one step"
     gaps = [b - a for a, b in pairwise(kept)]
     assert gaps[-1] > 2 * gaps[0], "smaller steps, so more of them"
-    even = sorted(_kept_steps(SGLD(1000, 0.1, None, 20, 100, 1), 1000))
+    even = sorted(_draw_steps(SGLD(1000, 0.1, None, 20, 100, 1), 1000))
     assert {b - a for a, b in pairwise(even)} == {45}
 
 
 def test_every_step_is_kept_where_more_draws_are_asked_for() -> None:
-    assert _kept_steps(SGLD(10, 0.1, None, 100, 4), 10) == frozenset(range(4, 10))
-    assert _kept_steps(SGLD(1, 0.1, None, 100), 1) == frozenset({0}), "a run of one step has one draw"
+    assert _draw_steps(SGLD(10, 0.1, None, 100, 4), 10) == frozenset(range(4, 10))
+    assert _draw_steps(SGLD(1, 0.1, None, 100), 1) == frozenset({0}), "a run of one step has one draw"
 
 
 CYCLES = credo.Cyclical(cycles=4, exploration=0.75)
@@ -253,7 +253,7 @@ CYCLES = credo.Cyclical(cycles=4, exploration=0.75)
 
 def test_cycles_explore_without_noise_and_sample_with_it() -> None:
     method = SGLD(80, 0.1, None, 8, chains=3, schedule=CYCLES)
-    kept = sorted(_kept_steps(method, 80))
+    kept = sorted(_draw_steps(method, 80))
     assert all(step % 20 >= 15 for step in kept)
     assert len({step // 20 for step in kept}) == 4, "in every cycle"
     assert CYCLES.factor(0.0) == CYCLES.factor(0.25) == 1.0

@@ -146,7 +146,7 @@ def test_coverage_curve_is_the_diagonal_for_the_truth():
 
 
 def test_bad_input_is_told():
-    with pytest.raises(ValueError, match="bins must be at least 1"):
+    with pytest.raises(ValueError, match="bins must be a whole number of at least 1"):
         metrics.reliability_curve([[0.5, 0.5]], [0], 0)
     with pytest.raises(ValueError, match="right has 1 entries"):
         metrics.reliability_of_scores([0.5, 0.5], [True])

@@ -104,12 +104,12 @@ class Logistic(NumericLikelihood):
     def cdf(self, outputs, y, params):
         return torch.sigmoid(y - outputs)
 
-    def density(self, outputs, y, params):
+    def log_prob_each(self, outputs, y, params):
         z = y - outputs
         return -z - 2 * torch.nn.functional.softplus(-z)
 
     def log_prob(self, outputs, y, params):
-        return self.density(outputs, y, params).sum(-1)
+        return self.log_prob_each(outputs, y, params).sum(-1)
 
     def mean(self, outputs, params):
         return outputs
@@ -161,3 +161,16 @@ def test_classes_are_refused():
     prediction = predictive(likelihoods.Categorical(), torch.zeros(1, 3, 2), {}, torch.zeros(1))
     with pytest.raises(TypeError, match="crps needs a predictive distribution over numbers"):
         metrics.crps(prediction, [0, 1, 0])
+
+
+class LogisticGaussian(likelihoods.Gaussian):
+    """A user's: not a normal distribution any more."""
+
+    def cdf(self, outputs, y, params):
+        return torch.sigmoid((y - outputs) / self.scale)
+
+
+def test_a_subclass_of_the_normal_is_scored_by_its_own_distribution_function():
+    prediction = predictive(LogisticGaussian(1.0), torch.zeros(1, 1, 1, dtype=torch.float64), {}, torch.zeros(1))
+    expected = 0.3 + 2.0 * np.log1p(np.exp(-0.3)) - 1.0  # y - 2 log F(y) - 1
+    assert metrics.crps(prediction, [[0.3]]) == pytest.approx(expected, abs=1e-4)  # the quadrature stops at its ends

@@ -83,8 +83,8 @@ def test_coverage_of_two_modes_is_that_of_the_mixture():
     y = draws[picked, torch.arange(20_000), 0] + torch.randn(20_000, generator=generator, dtype=torch.float64)
     spread = 5 * np.sqrt(0.5 * 0.5 / 20_000)  # more than five standard errors: fails by chance once in two million
     assert abs(metrics.coverage(prediction, y, 0.3) - 0.3) < spread
-    centre, scale = prediction.mean, prediction.stddev
-    normal_twin = (centre - norm.ppf(0.65) * scale, centre + norm.ppf(0.65) * scale)
+    center, scale = prediction.mean, prediction.stddev
+    normal_twin = (center - norm.ppf(0.65) * scale, center + norm.ppf(0.65) * scale)
     assert abs(metrics.coverage(normal_twin, y) - 0.3) > 3 * spread
 
 
@@ -96,7 +96,7 @@ def test_bad_input_is_told():
         metrics.mae([], [])
     with pytest.raises(ValueError, match="between 0 and 1"):
         metrics.coverage(prediction, y, 95)
-    with pytest.raises(TypeError, match="level must be a number between 0 and 1, got a Tensor"):
+    with pytest.raises(ValueError, match="level must lie between 0 and 1, got tensor"):
         metrics.sharpness(prediction, y)  # type: ignore[arg-type]
     assert metrics.sharpness(prediction, np.float32(0.5)) > 0
     with pytest.raises(ValueError, match="lower has shape"):

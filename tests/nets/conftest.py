@@ -56,12 +56,12 @@ class Extras(nn.Module):
         self.layer = nn.Linear(3, 2)
         self.gain = nn.Parameter(torch.tensor(1.5))
         self.shift = torch.tensor([0.5, -0.5])
-        self.register_buffer("centre", torch.tensor([1.0, 2.0, 3.0]))
+        self.register_buffer("center", torch.tensor([1.0, 2.0, 3.0]))
         self.register_buffer("passing", torch.tensor(2.0), persistent=False)
         self.parts = nn.ParameterList([torch.ones(2), torch.ones(2) * 2])
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.layer(x - self.centre) * self.gain * self.passing
+        hidden = self.layer(x - self.center) * self.gain * self.passing
         return hidden * self.parts[0] + self.shift.to(x) * self.parts[1]
 
 
@@ -120,11 +120,11 @@ ROWS, IMAGE, SEQUENCE = (5, 3), (5, 2, 6, 6), (5, 7, 3)
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to make a module, the shape of its inputs, and whether torch can vectorise it."""
+    """A way to make a module, the shape of its inputs, and whether torch can vectorize it."""
 
     make: Callable[[], nn.Module]
     shape: tuple[int, ...] = ROWS
-    vectorised: bool = True
+    vectorized: bool = True
     whole_numbers: bool = False
 
     def module(self, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -156,12 +156,12 @@ ZOO = {
     "layer norm of images": Kind(lambda: image_net(nn.LayerNorm((4, 6, 6))), IMAGE),
     "group norm": Kind(lambda: image_net(nn.GroupNorm(2, 4)), IMAGE),
     "instance norm": Kind(lambda: image_net(nn.InstanceNorm2d(4, affine=True)), IMAGE),
-    "RNN": Kind(lambda: Recurrent(nn.RNN), SEQUENCE, vectorised=False),
-    "GRU": Kind(lambda: Recurrent(nn.GRU), SEQUENCE, vectorised=False),
-    "LSTM": Kind(lambda: Recurrent(nn.LSTM), SEQUENCE, vectorised=False),
-    "LSTM, both ways": Kind(lambda: Recurrent(nn.LSTM, bidirectional=True), SEQUENCE, vectorised=False),
-    "attention": Kind(Attention, (5, 7, 4), vectorised=False),
-    "encoder": Kind(Encoder, (5, 7, 4), vectorised=False),
+    "RNN": Kind(lambda: Recurrent(nn.RNN), SEQUENCE, vectorized=False),
+    "GRU": Kind(lambda: Recurrent(nn.GRU), SEQUENCE, vectorized=False),
+    "LSTM": Kind(lambda: Recurrent(nn.LSTM), SEQUENCE, vectorized=False),
+    "LSTM, both ways": Kind(lambda: Recurrent(nn.LSTM, bidirectional=True), SEQUENCE, vectorized=False),
+    "attention": Kind(Attention, (5, 7, 4), vectorized=False),
+    "encoder": Kind(Encoder, (5, 7, 4), vectorized=False),
     "words": Kind(Words, (5, 6), whole_numbers=True),
     "tied weights": Kind(Tied),
     "tied weights in a stack": Kind(lambda: nn.Sequential(tied := Tied(), nn.Tanh(), tied.second, nn.Linear(3, 2))),
@@ -192,13 +192,13 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where torch vectorises by a loop it says so, which is no failure."""
+    """Where torch vectorizes by a loop it says so, which is no failure."""
     for item in items:
-        if "vectorised" in getattr(item, "fixturenames", ()):
+        if "vectorized" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning"))
 
 
-@pytest.fixture(params=[k for k in ZOO.values() if k.vectorised], ids=[n for n, k in ZOO.items() if k.vectorised])
-def vectorised(request: pytest.FixtureRequest) -> Kind:
-    """Every kind of module that torch can vectorise."""
+@pytest.fixture(params=[k for k in ZOO.values() if k.vectorized], ids=[n for n, k in ZOO.items() if k.vectorized])
+def vectorized(request: pytest.FixtureRequest) -> Kind:
+    """Every kind of module that torch can vectorize."""
     return request.param

@@ -24,8 +24,8 @@ NETS = {
 @pytest.mark.parametrize(("make", "shape"), NETS.values(), ids=NETS.keys())
 @pytest.mark.parametrize("plan", list(Plan))
 @pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("own_x", [False, True])
-def test_each_member_trains_as_torch_would_train_it(make, shape, plan, members, own_x):
+@pytest.mark.parametrize("x_per_member", [False, True])
+def test_each_member_trains_as_torch_would_train_it(make, shape, plan, members, x_per_member):
     """Four steps of gradient descent: weights, statistics and their counter."""
     with Stream(0).borrowed_global():
         module = make().double()
@@ -33,15 +33,15 @@ def test_each_member_trains_as_torch_would_train_it(make, shape, plan, members, 
     variables = network.initial(members, Stream(0))
     alone = [_as_module(module, variables, m) for m in range(members)]
     for step in range(4):
-        x = 2 + Stream(1, (step,)).normal(*((members, *shape) if own_x else shape), dtype=torch.float64)
+        x = 2 + Stream(1, (step,)).normal(*((members, *shape) if x_per_member else shape), dtype=torch.float64)
         leaves = {name: p.requires_grad_() for name, p in variables.params.items()}
-        outputs = network.train(Variables(leaves, variables.buffers), x, [], plan, own_x=own_x)
+        outputs = network.train(Variables(leaves, variables.buffers), x, [], plan, x_per_member=x_per_member)
         found = torch.autograd.grad(outputs.square().sum(), list(leaves.values()))
         moved = {n: (p - 0.01 * g).detach() for (n, p), g in zip(leaves.items(), found, strict=True)}
         variables = Variables(moved, variables.buffers)
         for member, plain in enumerate(alone):
             plain.train().zero_grad()
-            plain(x[member] if own_x else x).square().sum().backward()
+            plain(x[member] if x_per_member else x).square().sum().backward()
             with torch.no_grad():
                 for p in plain.parameters():
                     p -= 0.01 * p.grad
@@ -70,7 +70,7 @@ def test_prediction_reads_the_statistics_and_leaves_them(plan):
     whole = network.evaluate(variables, x, plan)
     drawn = network.draw(variables, x, _masks(network, variables, 3, None), plan)
     assert all(torch.equal(t, before[name]) for name, t in variables.buffers.items())
-    # one draw is one function: an input's output does not depend on its neighbours
+    # one draw is one function: an input's output does not depend on its neighbors
     torch.testing.assert_close(network.evaluate(variables, x[:1], plan), whole[:, :1])
     torch.testing.assert_close(network.draw(variables, x[:1], _masks(network, variables, 3, None), plan), drawn[:, :1])
     in_training = network.train(variables, x, _masks(network, variables, 3, 6), plan)
@@ -90,7 +90,7 @@ def test_a_look_at_the_network_leaves_the_statistics():
     assert all(torch.equal(t, before[name]) for name, t in variables.buffers.items())
 
 
-def test_a_cumulative_average_cannot_be_vectorised_and_says_so():
+def test_a_cumulative_average_cannot_be_vectorized_and_says_so():
     """momentum=None reads the counter in Python: vmap refuses it, and one by one it is right."""
     network = Network(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 2)).double())
     variables = network.initial(2, Stream(0))

@@ -13,11 +13,11 @@ from credo.nets.dropout import draw_masks
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device on this machine")
 
 
-@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # where torch vectorises by a loop
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # where torch vectorizes by a loop
 @pytest.mark.parametrize("plan", list(Plan))
 def test_members_as_on_the_cpu(kind, plan):
-    if plan is Plan.TOGETHER and not kind.vectorised:
-        pytest.skip("torch cannot vectorise it")
+    if plan is Plan.TOGETHER and not kind.vectorized:
+        pytest.skip("torch cannot vectorize it")
     network, x = Network(kind.module()), kind.inputs()
     variables = network.initial(3, Stream(0))
     here, there = (network.evaluate(variables.to(d), x.to(d), plan).cpu() for d in ("cpu", "cuda"))

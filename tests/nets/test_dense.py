@@ -35,23 +35,23 @@ OTHERS = {
     "a subclass of a layer": nn.Sequential(Doubling(3, 2)),
     "a norm": nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)),
     "a softmax": nn.Sequential(nn.Linear(3, 3), nn.Softmax(1)),
-    "a parametrised weight": nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))),
+    "a parametrized weight": nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))),
     "no layer": nn.Sequential(nn.ReLU()),
 }
 every_stack = pytest.mark.parametrize("module", STACKS.values(), ids=STACKS.keys())
 
 
 @every_stack
-@pytest.mark.parametrize("own_x", [False, True])
-def test_members_together_are_the_members_one_by_one(module: nn.Module, own_x: bool) -> None:
+@pytest.mark.parametrize("x_per_member", [False, True])
+def test_members_together_are_the_members_one_by_one(module: nn.Module, x_per_member: bool) -> None:
     network = Network(module.double())
     assert network._dense is not None
     variables = network.initial(4, credo.Stream(0))
-    x = credo.Stream(1).normal(*((4, 7, 3) if own_x else (7, 3)), dtype=torch.float64)
-    sites = network.trace(variables, x[0] if own_x else x).sites
+    x = credo.Stream(1).normal(*((4, 7, 3) if x_per_member else (7, 3)), dtype=torch.float64)
+    sites = network.trace(variables, x[0] if x_per_member else x).sites
     masks = draw_masks(sites, credo.Stream(2), 4, 7, torch.float64, "cpu")
-    together = network.train(variables, x, masks, credo.Plan.TOGETHER, own_x=own_x)
-    apart = network.train(variables, x, masks, credo.Plan.ONE_BY_ONE, own_x=own_x)
+    together = network.train(variables, x, masks, credo.Plan.TOGETHER, x_per_member=x_per_member)
+    apart = network.train(variables, x, masks, credo.Plan.ONE_BY_ONE, x_per_member=x_per_member)
     torch.testing.assert_close(together, apart)
 
 

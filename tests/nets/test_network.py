@@ -47,13 +47,13 @@ def test_members_are_what_the_module_would_be_with_their_weights(kind):
         torch.testing.assert_close(outputs[member], plain(x), rtol=1e-12, atol=1e-12)
 
 
-def test_members_together_are_the_members_one_by_one(vectorised):
-    network, x = Network(vectorised.module()), vectorised.inputs()
+def test_members_together_are_the_members_one_by_one(vectorized):
+    network, x = Network(vectorized.module()), vectorized.inputs()
     variables = network.initial(MEMBERS, Stream(0))
     one, other = (network.evaluate(variables, x, plan) for plan in Plan)
     torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
     own = torch.stack([x, x.flip(0), x])
-    together, apart = (network.evaluate(variables, own, plan, own_x=True) for plan in Plan)
+    together, apart = (network.evaluate(variables, own, plan, x_per_member=True) for plan in Plan)
     torch.testing.assert_close(together, apart, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(together[0], one[0], rtol=1e-10, atol=1e-10)
     assert not torch.allclose(together[1], one[1])
@@ -71,8 +71,8 @@ def test_training_gives_the_gradients_of_the_module(kind):
         torch.testing.assert_close(gradient[0], plain.get_parameter(name).grad, rtol=1e-9, atol=1e-9)
 
 
-def test_gradients_of_members_together(vectorised):
-    network, x = Network(vectorised.module()), vectorised.inputs()
+def test_gradients_of_members_together(vectorized):
+    network, x = Network(vectorized.module()), vectorized.inputs()
     results = []
     for plan in Plan:
         variables = network.initial(MEMBERS, Stream(0))
@@ -170,7 +170,7 @@ def test_a_class_is_a_function_that_makes_a_module():
     assert Network(Net).evaluate(Network(Net).initial(2, Stream(0)), torch.zeros(4, 3)).shape == (2, 4, 2)
 
 
-def test_parameters_that_no_initialiser_reaches_are_named():
+def test_parameters_that_no_initializer_reaches_are_named():
     class Own(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -218,11 +218,17 @@ def test_frozen_parameters_are_not_inferred():
     assert len(variables.params["2.weight"].unique()) == 24
 
 
+def scripted() -> nn.Module:
+    return nn.Sequential(torch.jit.script(nn.Linear(3, 2)), nn.Linear(2, 1))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*deprecated:DeprecationWarning")
 @pytest.mark.parametrize(
     ("net", "error", "sentence"),
     [
         (nn.Sequential(nn.LazyLinear(3)), ValueError, "lazy layers.*call it once on an input"),
         (nn.LSTM(3, 3, num_layers=2, dropout=0.5), ValueError, r"LSTM\(dropout=0.5\) drops inside its kernel"),
+        (scripted, ValueError, "torch.jit has compiled"),
         (nn.Sequential(nn.ReLU()), ValueError, "no parameter that requires a gradient"),
         (nn.Linear(3, 3).requires_grad_(False), ValueError, "no parameter that requires a gradient"),
         (lambda: 3, TypeError, "of type int: give a torch module"),

@@ -100,7 +100,7 @@ def test_a_plan_that_fails_is_out():
         if p is Plan.TOGETHER:
             raise RuntimeError("vmap cannot")
 
-    assert measured_plan(attempt) == (Plan.ONE_BY_ONE, "torch cannot vectorise this network")
+    assert measured_plan(attempt) == (Plan.ONE_BY_ONE, "torch cannot vectorize this network")
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -49,7 +49,7 @@ def test_a_model_is_fitted_in_several_threads_at_a_time() -> None:
 
 
 def test_a_twin_that_lends_all_threads_one_module_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("credo.nets.network.own_copy", lambda module: module)
+    monkeypatch.setattr("credo.nets.forward.thread_copy", lambda module: module)
 
     def rounds() -> None:
         for _ in range(300):  # a race, which about one round in six loses

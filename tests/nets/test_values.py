@@ -1,4 +1,4 @@
-"""Networks whose forward pass looks at values: torch can neither vectorise nor, at times, differentiate them."""
+"""Networks whose forward pass looks at values: torch can neither vectorize nor, at times, differentiate them."""
 
 from __future__ import annotations
 
@@ -69,21 +69,21 @@ def test_a_network_with_branches_trains_and_predicts(method: credo.Method) -> No
 
 
 @pytest.mark.parametrize("method", NO_SLOPES, ids=named)
-def test_a_network_without_slopes_trains_by_methods_that_need_none(method: credo.Method) -> None:
+def test_a_network_without_gradients_trains_by_methods_that_need_none(method: credo.Method) -> None:
     assert fitted(Rounded(), method).predict(X[:3], 4).mean.isfinite().all()
 
 
 @pytest.mark.parametrize("method", SLOPES, ids=named)
-def test_and_is_refused_by_those_that_follow_slopes(method: credo.Method) -> None:
+def test_and_is_refused_by_those_that_follow_gradients(method: credo.Method) -> None:
     """Without a word they would follow the prior alone."""
-    with pytest.raises(ValueError, match="no slope by its weights"):
+    with pytest.raises(ValueError, match="no gradient by its weights"):
         fitted(Rounded(), method)
 
 
-def test_what_can_be_vectorised_is_tried_once() -> None:
+def test_what_can_be_vectorized_is_tried_once() -> None:
     for net, expected in ((Branching(), False), (nn.Sequential(nn.Linear(1, 2), nn.LayerNorm(2)), True)):
         network = credo.Model(net).network
-        assert network.vectorises(network.given(), X) is expected
+        assert network.vectorizes(network.given(), X) is expected
         assert network.drawing_plan(network.given(), X, 5) is (
             credo.Plan.TOGETHER if expected else credo.Plan.ONE_BY_ONE
         )

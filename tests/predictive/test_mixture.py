@@ -153,10 +153,10 @@ def test_samples_have_the_variance_that_is_claimed(likelihood, outputs, log_weig
 
 def moments_agree(drawn: Tensor, mean: Tensor, variance: Tensor) -> bool:
     limit = stats.norm.isf(1e-6 / (4 * mean.numel()))
-    centred = drawn - drawn.mean(0)
-    error = ((centred**4).mean(0) - (centred**2).mean(0) ** 2).div(len(drawn)).sqrt().clamp_min(1e-12)
+    centered = drawn - drawn.mean(0)
+    error = ((centered**4).mean(0) - (centered**2).mean(0) ** 2).div(len(drawn)).sqrt().clamp_min(1e-12)
     by_mean = (drawn.mean(0) - mean) / (variance / len(drawn)).sqrt()
-    by_variance = ((centred**2).mean(0) - variance) / error
+    by_variance = ((centered**2).mean(0) - variance) / error
     return bool((by_mean.abs() < limit).all() and (by_variance.abs() < limit).all())
 
 
@@ -205,7 +205,7 @@ def test_one_draw_is_the_likelihood_itself(likelihood, outputs, log_weights):
 
 
 @every_likelihood
-def test_weights_are_normalised_and_zero_weight_is_no_draw(likelihood, outputs):
+def test_weights_are_normalized_and_zero_weight_is_no_draw(likelihood, outputs):
     few, many = make(likelihood, outputs, EVEN), make(likelihood, outputs, EVEN)
     scaled = predictive(likelihood, many.draws, many.params, EVEN + 123.0)
     exact(scaled.variance, few.variance)
@@ -236,7 +236,7 @@ def test_float32_weights_sum_to_one(draws):
 def test_kinds_of_predictive():
     for likelihood, outputs in LIKELIHOODS.values():
         expected = ClassPredictive if isinstance(likelihood, Categorical | Bernoulli) else NumericPredictive
-        assert type(make(likelihood, outputs, EVEN)) is expected
+        assert isinstance(make(likelihood, outputs, EVEN), expected)
     assert len(make(Gaussian(), 1, EVEN)) == BATCH
 
 

@@ -15,8 +15,8 @@ from credo.cli.main import app
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
-OWN = ("google.com", "googleapis.com", "gstatic.com", "gvt1.com")
-"""Whom the browser itself tries to reach; names are not resolved, so it never does."""
+OWN_HOSTS = ("google.com", "googleapis.com", "gstatic.com", "gvt1.com")
+"""What the browser itself tries to reach; names are not resolved, so it never does."""
 TWIN = """<!DOCTYPE html><title>a page that does it wrong</title>
 <img src="http://elsewhere.example/picture.png"><p style="width: 900px">too wide</p><script>missing();</script>"""
 
@@ -62,7 +62,7 @@ class Visit:
         self.code, self.dom = done.returncode, done.stdout
         self.console = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
         hosts = set(re.findall(r'"url":"https?://([^/:"]+)', log.read_text(errors="replace")))
-        self.hosts = {host for host in hosts if not host.endswith(OWN)}
+        self.hosts = {host for host in hosts if not host.endswith(OWN_HOSTS)}
 
 
 @pytest.fixture(scope="module", params=["progression", "class"])

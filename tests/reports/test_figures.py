@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 
 from credo.reports.figures import curves, mark_data, predictive_band, repeated_curves
-from credo.reports.style import BLUE, COLOURS, RED, drawing
+from credo.reports.style import BLUE, COLORS, RED, drawing
 
 X = np.linspace(-1.0, 1.0, 50)
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -39,7 +39,7 @@ def test_band_draws_all_that_it_is_given(tmp_path: Path) -> None:
             draws=np.stack([X, -X, X**2]),
             data=(torch.zeros(4, 1), torch.ones(4, 1)),
             truth=np.sin(X),
-            colour=RED,
+            color=RED,
         )
         mark_data(axes, -0.5, 0.5)
         axes.legend()
@@ -50,12 +50,12 @@ def test_band_draws_all_that_it_is_given(tmp_path: Path) -> None:
 
 def test_repeated_curves_show_the_median() -> None:
     rows = np.stack([np.zeros(50), np.ones(50), np.full(50, 5.0)])
-    axes = repeated_curves(Figure().subplots(), X, rows, colour=BLUE)
+    axes = repeated_curves(Figure().subplots(), X, rows, color=BLUE)
     np.testing.assert_array_equal(axes.lines[-1].get_ydata(), np.ones(50))
     assert labels(axes) == ["one run", "median of 3 runs"]
 
 
-def test_curves_keep_their_colours() -> None:
+def test_curves_keep_their_colors() -> None:
     axes = curves(Figure().subplots(), X, {"a": (BLUE, X), "b": (RED, -X)})
     assert [line.get_color() for line in axes.lines] == [BLUE, RED]
     assert labels(axes) == ["a", "b"]
@@ -83,5 +83,5 @@ def test_the_same_drawing_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_colours_differ() -> None:
-    assert len(set(COLOURS)) == len(COLOURS)
+def test_colors_differ() -> None:
+    assert len(set(COLORS)) == len(COLORS)

@@ -13,12 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from credo.cli.fit import write_fitted
-from credo.cli.pipeline import Fitted, Order, find_out, train_and_judge
-from credo.experiments.threads import one_thread
 from credo.reports import words
 from credo.reports.page import page, snippet
 from credo.reports.pictures import pictures
+from credo.tabular import TableRun, fit_table, save_run
 
 NASTY = '<script>alert("x")</script> & $x_1$'
 HISTORY = [
@@ -29,7 +27,7 @@ HISTORY = [
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
-def fitted(folder: Path, target: str, drop: str, method: str = "ensemble") -> Fitted:
+def fitted(folder: Path, target: str, drop: str, method: str = "ensemble") -> TableRun:
     """A table whose names and cells all want to break out of the page."""
     rng = np.random.default_rng(0)
     x, noise = rng.normal(size=(2, 120))
@@ -37,13 +35,11 @@ def fitted(folder: Path, target: str, drop: str, method: str = "ensemble") -> Fi
     frame = pd.DataFrame({**cells, "kind": np.where(cells["y"] > 0, "<i>yes</i>", "no & never")})
     path = folder / "<img src=x>.csv"
     frame.rename(columns={"y": f"y {NASTY}", "kind": f"kind {NASTY}"}).to_csv(path, index=False)
-    found = find_out(Order(path, f"{target} {NASTY}", method, epochs=5, drop=(f"{drop} {NASTY}",)))
-    with one_thread():
-        return train_and_judge(found)
+    return fit_table(path, f"{target} {NASTY}", method=method, epochs=5, drop=(f"{drop} {NASTY}",))
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Fitted]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TableRun]:
     folder = tmp_path_factory.mktemp("tables")
     return {
         "numbers": fitted(folder, "y", "kind"),
@@ -52,8 +48,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Fitted]:
     }
 
 
-def rendered(result: Fitted) -> str:
-    return page(result.story, result.evaluation, HISTORY, ("a <note> of the training",), "my run")
+def rendered(result: TableRun) -> str:
+    return page(result.metadata, result.evaluation, HISTORY, ("a <note> of the training",), "my run")
 
 
 class Reading(HTMLParser):
@@ -95,7 +91,7 @@ class Reading(HTMLParser):
 
 
 @pytest.fixture(params=["numbers", "classes", "single"])
-def html(request: pytest.FixtureRequest, results: dict[str, Fitted]) -> str:
+def html(request: pytest.FixtureRequest, results: dict[str, TableRun]) -> str:
     return rendered(results[request.param])
 
 
@@ -136,9 +132,9 @@ def test_every_figure_has_a_caption_and_a_text_alternative(html: str) -> None:
     assert all(len(caption) > 40 for caption in captions)
 
 
-def test_colours_are_those_of_the_page_so_that_it_can_be_dark(html: str) -> None:
+def test_colors_are_those_of_the_page_so_that_it_can_be_dark(html: str) -> None:
     drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
-    strange = {c for d in drawings for c in re.findall(r"#[0-9a-fA-F]{6}\b", d)} - {"#b0b0b0"}  # grey of the grid
+    strange = {c for d in drawings for c in re.findall(r"#[0-9a-fA-F]{6}\b", d)} - {"#b0b0b0"}  # gray of the grid
     assert strange == set()
     used = set(re.findall(r"var\(--(\w+)\)", html))
     for theme in html.split("@media")[:2]:
@@ -151,31 +147,31 @@ def test_plain_words_come_before_figures(html: str) -> None:
     assert html.index("On rows it has never seen") < html.index("<figure>")
 
 
-def test_the_same_numbers_give_the_same_page(results: dict[str, Fitted]) -> None:
+def test_the_same_numbers_give_the_same_page(results: dict[str, TableRun]) -> None:
     assert rendered(results["numbers"]) == rendered(results["numbers"])
 
 
-def test_without_a_history_there_is_no_figure_of_it(results: dict[str, Fitted]) -> None:
+def test_without_a_history_there_is_no_figure_of_it(results: dict[str, TableRun]) -> None:
     assert "training" not in pictures(results["numbers"].evaluation, [])
 
 
 @pytest.mark.parametrize("which", ["numbers", "classes"])
 def test_the_python_on_the_page_runs(
     which: str,
-    results: dict[str, Fitted],
+    results: dict[str, TableRun],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     result = results[which]
-    write_fitted(tmp_path / "my run", result)
+    save_run(result, tmp_path / "my run")
     result.predictions.assign(**{NASTY: 0.0, "word": "'quoted\""}).to_csv(tmp_path / "new.csv", index=False)
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet(result.evaluation, "my run"), "snippet", "exec"), {})
     assert "unfamiliar" in capsys.readouterr().out
 
 
-def test_a_class_that_was_never_right_and_a_perfect_model_can_be_drawn(results: dict[str, Fitted]) -> None:
+def test_a_class_that_was_never_right_and_a_perfect_model_can_be_drawn(results: dict[str, TableRun]) -> None:
     evaluation = results["classes"].evaluation
     sample = evaluation.sample
     perfect = replace(evaluation, sample=replace(sample, mean=sample.observed))
@@ -185,7 +181,7 @@ def test_a_class_that_was_never_right_and_a_perfect_model_can_be_drawn(results: 
 
 
 @pytest.mark.parametrize("which", ["numbers", "classes", "single"])
-def test_the_summary_has_the_numbers(which: str, results: dict[str, Fitted]) -> None:
+def test_the_summary_has_the_numbers(which: str, results: dict[str, TableRun]) -> None:
     evaluation = results[which].evaluation
     told = " ".join(words.summary(evaluation))
     first = evaluation.scores[0]
@@ -196,7 +192,7 @@ def test_the_summary_has_the_numbers(which: str, results: dict[str, Fitted]) -> 
     assert words.alone(replace(evaluation, plain_share=1.0)) == "One network alone"
 
 
-def test_the_verdict_counts_the_checks(results: dict[str, Fitted]) -> None:
+def test_the_verdict_counts_the_checks(results: dict[str, TableRun]) -> None:
     evaluation = results["numbers"].evaluation
     poor = replace(evaluation, checks=tuple(replace(check, rating="poor") for check in evaluation.checks))
     assert words.verdict_line(poor).startswith(f"{len(poor.checks)} of {len(poor.checks)} checks failed")

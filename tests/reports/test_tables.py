@@ -6,8 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
-from credo.reports.tables import Table, cell_text, markdown
-from credo.reports.terminal import terminal_table
+from credo.reports.tables import Table, cell_text, markdown, terminal_table
 
 
 def test_cells_read_well() -> None:

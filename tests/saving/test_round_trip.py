@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,10 @@ from torch import Tensor, nn
 
 import credo
 from credo import likelihoods, nets, priors
+from credo.core.config import Registry
+from credo.core.trees import Variables
+from credo.posteriors import Draws, NetworkFunctions
+from credo.posteriors.draws import dealt
 
 N = 18
 X = credo.Stream(9, ("saving",)).normal(N, 3)
@@ -119,17 +125,26 @@ def test_the_module_that_is_given_is_left_alone(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
 
 
-@dataclass(frozen=True)
-class Laplacian(likelihoods.Likelihood):
-    """A likelihood of the user's own."""
+class Plain(likelihoods.NumericLikelihood):
+    """A likelihood of the user's own, without numbers."""
 
     width: float = 1.0
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
         return y.reshape(len(y), outputs)
 
+    def log_prob_each(self, outputs: Tensor, y: Tensor, params: credo.Params) -> Tensor:
+        return -(y - outputs).abs() / self.width - torch.tensor(2 * self.width).log()
+
     def log_prob(self, outputs: Tensor, y: Tensor, params: credo.Params) -> Tensor:
-        return -((y - outputs).abs() / self.width + torch.tensor(2 * self.width).log()).sum(-1)
+        return self.log_prob_each(outputs, y, params).sum(-1)
+
+    def cdf(self, outputs: Tensor, y: Tensor, params: credo.Params) -> Tensor:
+        z = (y - outputs) / self.width
+        return torch.where(z < 0, 0.5 * z.exp(), 1.0 - 0.5 * (-z).exp())
+
+    def spread(self, outputs: Tensor, params: credo.Params) -> tuple[Tensor, Tensor]:
+        return outputs - 28 * self.width, outputs + 28 * self.width
 
     def mean(self, outputs: Tensor, params: credo.Params) -> Tensor:
         return outputs
@@ -144,36 +159,125 @@ class Laplacian(likelihoods.Likelihood):
         return torch.zeros_like(outputs)
 
 
-def test_a_likelihood_of_ones_own_comes_back_with_the_model(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Laplacian(Plain):
+    """A likelihood of the user's own."""
+
+    width: float = 1.0
+
+
+def test_a_likelihood_of_ones_own_comes_back_with_its_numbers(tmp_path: Path) -> None:
     model = credo.Model(nets.MLP(3, 1, (5,)), Laplacian(2.0))
     posterior = credo.fit(model, (X, Y), METHODS["ensemble"], checkpoint=tmp_path)
     posterior.save(tmp_path)
-    with pytest.raises(credo.StorageError, match=r"Laplacian' is not one of credo's: pass the model"):
-        credo.load(tmp_path)
+    assert_same(posterior, credo.load(tmp_path))
+    assert credo.load(tmp_path).model.likelihood == Laplacian(2.0)
     assert torch.equal(credo.load(tmp_path, model=model).predict(X).draws, posterior.predict(X).draws)
 
 
-def test_a_class_that_only_shares_its_name_with_credos_is_not_mistaken_for_it(tmp_path: Path) -> None:
-    impostor = dataclass(frozen=True)(type("Gaussian", (Laplacian,), {"__annotations__": {}}))
-    credo.fit(credo.Model(nets.MLP(3, 1, (5,)), impostor(2.0)), (X, Y), METHODS["point"]).save(tmp_path)
-    with pytest.raises(credo.StorageError, match=r"Gaussian' is not one of credo's"):
+def test_a_class_that_nobody_has_defined_is_asked_for(tmp_path: Path) -> None:
+    """What the file names is looked up among known classes, and never imported."""
+    credo.fit(credo.Model(nets.MLP(3, 1, (5,)), Laplacian(2.0)), (X, Y), METHODS["point"]).save(tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    for kind, hint in (
+        ("antigravity.Noise", "import the module that defines it"),
+        ("__main__.Noise", "run what defines"),
+    ):
+        (tmp_path / "config.json").write_text(text.replace(f"{Laplacian.__module__}.Laplacian", kind))
+        with pytest.raises(credo.StorageError, match=rf"unknown kind, '{kind}': {hint}.* or pass the model"):
+            credo.load(tmp_path)
+    assert "antigravity" not in sys.modules
+
+
+def test_one_of_several_classes_that_a_function_made_is_not_guessed(tmp_path: Path) -> None:
+    def made(sign: float) -> likelihoods.Likelihood:
+        @dataclass(frozen=True)
+        class Local(Plain):
+            width: float = sign
+
+        return Local()
+
+    credo.fit(credo.Model(nets.MLP(3, 1, (5,)), made(1.0)), (X, Y), METHODS["point"]).save(tmp_path)
+    made(-1.0)
+    with pytest.raises(credo.StorageError, match=r"a function has made several .*or pass the model"):
         credo.load(tmp_path)
 
 
-class Plain(likelihoods.Likelihood):
-    """Not a dataclass, so its numbers cannot be written."""
+def test_a_cell_that_is_run_twice_defines_a_class_anew() -> None:
+    registry = Registry("likelihood")
+    first, second = (type("Noise", (), {"__module__": "__main__"}) for _ in range(2))
+    registry.add(first)
+    registry.add(second)
+    assert registry.find("__main__.Noise") is second
 
-    scale = 1.0
-    check_targets, log_prob, mean = Laplacian.check_targets, likelihoods.Gaussian.log_prob, Laplacian.mean
-    variance, sample, entropy = likelihoods.Gaussian.variance, Laplacian.sample, Laplacian.entropy
-    density, location_scale = likelihoods.Gaussian.density, likelihoods.Gaussian.location_scale
-    _scale = likelihoods.Gaussian._scale
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    registry = Registry("likelihood")
+    registry.add(type("Noise", (), {"__module__": "credo.likelihoods.one"}))
+    with pytest.raises(TypeError, match=r"there is a likelihood called 'Noise' in credo\.likelihoods\.one already"):
+        registry.add(type("Noise", (), {"__module__": "credo.likelihoods.other"}))
+
+
+def test_a_class_that_only_shares_its_name_with_credos_is_not_mistaken_for_it(tmp_path: Path) -> None:
+    impostor = dataclass(frozen=True)(type("Gaussian", (Plain,), {"__annotations__": {}}))
+    credo.fit(credo.Model(nets.MLP(3, 1, (5,)), impostor()), (X, Y), METHODS["point"]).save(tmp_path)
+    assert type(credo.load(tmp_path).model.likelihood) is impostor
+
+
+@dataclass(frozen=True)
+class Wide(priors.ElementwisePrior):
+    """A prior of the user's own, which holds another of credo's."""
+
+    inner: priors.Prior = priors.Normal(2.0)
+    fan_in: bool = False
+
+    def log_density(self, w: Tensor) -> Tensor:
+        return -w.abs()
+
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted(credo.Posterior):
+    """A posterior of the user's own: an ensemble with one number beside it."""
+
+    variables: Variables
+    shift: float
+    spread: Mapping[str, Tensor]
+
+    def draw(self, count: int | None = None, seed: int = 0) -> NetworkFunctions:
+        networks = self.members(count)
+        return NetworkFunctions(self.model, networks, Draws.uniform(networks))
+
+    def at_mean(self) -> Draws:
+        return Draws(self.model, self.variables, Draws.uniform(self.variables))
+
+    def members(self, count: int | None = None) -> Variables:
+        return dealt(self.variables, count)
+
+
+def test_priors_and_posteriors_of_ones_own_come_back(tmp_path: Path) -> None:
+    model = credo.Model(nets.MLP(3, 1, (5,)), likelihoods.Gaussian(0.5), Wide(priors.Laplace(3.0)))
+    fitted = credo.fit(model, (X, Y), METHODS["ensemble"])
+    posterior = Shifted(model, fitted.members(), 1.5, {"a": torch.ones(2)}, record=fitted.record)
+    loaded = credo.load(posterior.save(tmp_path))
+    assert_same(posterior, loaded)
+    assert isinstance(loaded, Shifted)
+    assert loaded.shift == 1.5
+    assert loaded.prior == Wide(priors.Laplace(3.0))
+
+
+class Held(Plain):
+    """Not a dataclass, so its numbers cannot be written."""
 
 
 def test_a_likelihood_that_cannot_be_written_does_not_keep_the_weights_from_being_saved(tmp_path: Path) -> None:
-    model = credo.Model(nets.MLP(3, 1, (5,)), Plain())
+    model = credo.Model(nets.MLP(3, 1, (5,)), Held())
     posterior = credo.fit(model, (X, Y), METHODS["point"])
     posterior.save(tmp_path)
+    with pytest.raises(credo.StorageError, match=r"Held' holds more than its numbers.*pass the model"):
+        credo.load(tmp_path)
     assert torch.equal(credo.load(tmp_path, model=model).predict(X).mean, posterior.predict(X).mean)
 
 
@@ -232,7 +336,7 @@ def test_the_folder_says_what_a_person_needs(tmp_path: Path) -> None:
     posterior = credo.fit(credo.Model(nets.MLP(3, 1, (5,)), likelihoods.Gaussian(0.3)), (X, Y), METHODS["ensemble"])
     posterior.save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["schema"] == 1
+    assert config["schema"] == 2
     assert config["posterior"] == "Draws"
     assert config["model"]["likelihood"] == {"kind": "Gaussian", "scale": 0.3}
     assert config["record"]["method"]["members"] == 3

@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy import stats
 
-from credo.tabular import checks, honesty
-from credo.tabular.evaluation import Check, Rating
-from credo.tabular.story import Lesson
+from credo.evaluation import checks, honesty
+from credo.evaluation.metadata import TrainingLength
+from credo.evaluation.values import Check, Rating
 
 REPEATS = 400
 ALARM = 1e-6
@@ -173,14 +173,14 @@ def test_doubt_that_means_nothing_is_rarely_praised_and_rarely_blamed(rows: int)
     verdicts = pointing(0.0, rows)
     assert max(count(verdicts, Rating.GOOD), count(verdicts, Rating.POOR)) <= most_allowed(0.03)
     undecided = [check.answer for check in verdicts if check.rating == Rating.FAIR.value]
-    assert all("a difference that chance could make" in answer for answer in undecided)
+    assert all("the difference could be chance" in answer for answer in undecided)
 
 
 def test_doubt_that_points_at_mistakes_is_praised_and_the_wrong_way_round_is_poor() -> None:
     assert count(pointing(3.0), Rating.GOOD) > 0.95 * REPEATS
     verdicts = pointing(-0.9)
     assert count(verdicts, Rating.POOR) > 0.95 * REPEATS
-    assert any("the wrong way round" in check.answer for check in verdicts)
+    assert any("the other way round" in check.answer for check in verdicts)
 
 
 @pytest.mark.parametrize("errors", [(0.316, 0.311), (0.263, 0.292)])
@@ -188,7 +188,7 @@ def test_a_chance_difference_is_called_so_for_both_signs(errors: tuple[float, fl
     doubt, sizes = torch.arange(60.0), torch.tensor(errors, dtype=torch.float64).repeat_interleave(30)
     losses = (sizes * torch.tensor([0.2, 1.4], dtype=torch.float64).repeat(30)).square()
     check = checks.points_at_mistakes(doubt, losses, "error")
-    assert (check.rating, "chance could make" in check.answer) == (Rating.FAIR.value, True)
+    assert (check.rating, "could be chance" in check.answer) == (Rating.FAIR.value, True)
 
 
 def test_a_handful_of_rows_decides_nothing() -> None:
@@ -203,26 +203,26 @@ def test_no_mistake_is_said() -> None:
 
 
 def test_training_that_did_not_end_well_is_poor() -> None:
-    check = checks.trained_well(False, ("diverged in epoch 3",), Lesson(3, 0, 50, True))
+    check = checks.trained_well(False, ("diverged in epoch 3",), TrainingLength(3, 0, 50, True))
     assert (check.rating, "diverged" in check.answer) == (Rating.POOR.value, True)
 
 
 @pytest.mark.parametrize("cooling", [0, 15])
 def test_training_that_was_still_improving_is_told(cooling: int) -> None:
-    check = checks.trained_well(True, (), Lesson(50, cooling, 50, True))
+    check = checks.trained_well(True, (), TrainingLength(50, cooling, 50, True))
     assert (check.rating, "--epochs" in check.answer) == (Rating.FAIR.value, True)
 
 
 @pytest.mark.parametrize(
     ("cooling", "words"), [(0, "after 30 epochs,"), (9, "after 30 epochs and 9 more with a falling learning rate,")]
 )
-def test_training_that_rows_not_learnt_from_ended_went_well(cooling: int, words: str) -> None:
-    check = checks.trained_well(True, (), Lesson(30, cooling, 50, True))
+def test_training_that_rows_not_learned_from_ended_went_well(cooling: int, words: str) -> None:
+    check = checks.trained_well(True, (), TrainingLength(30, cooling, 50, True))
     assert (check.rating, words in check.answer) == (Rating.GOOD.value, True)
 
 
 def test_training_of_a_given_length_came_to_its_end() -> None:
-    for lesson in (None, Lesson(200, 0, 200, False)):
+    for lesson in (None, TrainingLength(200, 0, 200, False)):
         assert checks.trained_well(True, (), lesson) == Check("Did training go well?", "good", "It came to its end.")
 
 

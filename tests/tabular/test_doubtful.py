@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from credo.tabular.doubtful import cell_of, doubtful_rows, unusual_cells
+from credo.evaluation.doubtful import cell_of, doubtful_rows, unusual_cells
 
 NUMBERS = pd.Series(np.arange(1000.0))
 

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 import torch
 
-from credo.cli.pipeline import Fitted
 from credo.core.record import Record
 from credo.core.storage import StorageError
+from credo.evaluation.evaluate import POINTS, HeldOutRows, _thinned, evaluate
+from credo.evaluation.scores import naive_numbers
+from credo.evaluation.values import Evaluation
 from credo.metrics import risk_coverage_of_losses
-from credo.tabular.evaluate import POINTS, HeldOut, _thinned, evaluate
-from credo.tabular.evaluation import Evaluation
-from credo.tabular.scores import naive_numbers
+from credo.tabular import TableRun
 
 
 @pytest.mark.parametrize("which", ["numbers", "classes", "single"])
@@ -31,7 +31,7 @@ def test_what_is_no_evaluation_is_refused(data: dict[str, object]) -> None:
         Evaluation.from_json(data)
 
 
-def test_the_numbers_are_those_of_the_predictions_that_are_written(numbers: Fitted) -> None:
+def test_the_numbers_are_those_of_the_predictions_that_are_written(numbers: TableRun) -> None:
     frame, evaluation = numbers.predictions, numbers.evaluation
     errors = frame["mean"] - frame["observed"]
     # predictions are decoded after their moments were taken, the evaluation before: rounding in float32 remains
@@ -50,7 +50,7 @@ def evaluated(factor: float, rows: int = 60) -> Evaluation:
     rng = np.random.default_rng(0)
     known, y = torch.from_numpy(factor * rng.normal(size=1000)), torch.from_numpy(rng.normal(size=rows))
     guess, frame = naive_numbers(known, rows), pd.DataFrame({"x": np.zeros(rows)})
-    return evaluate(HeldOut(guess, (), guess, y, np.arange(rows) + 1, frame, frame, "y", (), Record()))
+    return evaluate(HeldOutRows(guess, (), guess, y, np.arange(rows) + 1, frame, frame, "y", (), Record()))
 
 
 @pytest.mark.parametrize(("factor", "words"), [(1.0, "Yes"), (2.5, "They are too wide"), (0.4, "They are too narrow")])
@@ -59,7 +59,7 @@ def test_error_bars_are_judged_by_their_tails_and_their_middle(factor: float, wo
     assert answers["Are the error bars honest?"].startswith(words)
 
 
-def test_classes_are_counted(classes: Fitted) -> None:
+def test_classes_are_counted(classes: TableRun) -> None:
     frame, evaluation = classes.predictions, classes.evaluation
     right = frame["label"] == frame["observed"]
     assert evaluation.score("accuracy").model == right.mean()
@@ -70,7 +70,7 @@ def test_classes_are_counted(classes: Fitted) -> None:
         assert confusion[i].sum() == (frame["observed"] == name).sum()
 
 
-def test_the_model_learns_what_there_is_to_learn(numbers: Fitted, classes: Fitted) -> None:
+def test_the_model_learns_what_there_is_to_learn(numbers: TableRun, classes: TableRun) -> None:
     rmse, accuracy = numbers.evaluation.score("rmse"), classes.evaluation.score("accuracy")
     assert rmse.model is not None
     assert rmse.naive is not None
@@ -79,20 +79,20 @@ def test_the_model_learns_what_there_is_to_learn(numbers: Fitted, classes: Fitte
     assert accuracy.model > 0.85
 
 
-def test_a_single_network_is_not_compared_with_itself(single: Fitted, numbers: Fitted) -> None:
+def test_a_single_network_is_not_compared_with_itself(single: TableRun, numbers: TableRun) -> None:
     assert all(score.plain is None for score in single.evaluation.scores)
     assert all(score.plain is not None for score in numbers.evaluation.scores)
     assert single.evaluation.familiarity.threshold is None
     assert single.evaluation.epistemic_share == 0.0
 
 
-def test_the_most_doubtful_rows_come_first(numbers: Fitted) -> None:
+def test_the_most_doubtful_rows_come_first(numbers: TableRun) -> None:
     doubtful = numbers.evaluation.doubtful
     by_row = numbers.predictions.set_index("row")["unfamiliarity"]
     scores = [by_row[row.row] for row in doubtful]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == by_row.max()
-    assert [name for name, _ in doubtful[0].features] == ["x", "z", "colour"]
+    assert [name for name, _ in doubtful[0].features] == ["x", "z", "color"]
 
 
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy import stats
 
+from credo.evaluation.evaluate import _thinned
+from credo.evaluation.guarantee import ERROR, rows_needed, safe_doubt, shown
+from credo.evaluation.values import Rejection
 from credo.metrics import risk_coverage_of_losses
-from credo.tabular.evaluate import _thinned
-from credo.tabular.evaluation import Rejection
-from credo.tabular.guarantee import ERROR, rows_needed, safe_doubt, shown
 
 REPEATS = 300
 ALARM = 1e-6

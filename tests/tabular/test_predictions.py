@@ -6,17 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from credo.cli.pipeline import Fitted
-from credo.data.errors import DataError
-from credo.tabular import predictions
-from credo.tabular.predictions import answer
+from credo.data import DataError
+from credo.tabular import TableRun, predictions
+from credo.tabular.predictions import predict_rows
 
 
-def answers(fitted: Fitted, rows: pd.DataFrame, **wishes: float) -> pd.DataFrame:
-    return answer(fitted.posterior, fitted.encoder, fitted.evaluation, rows, **wishes).frame
+def answers(fitted: TableRun, rows: pd.DataFrame, **wishes: float) -> pd.DataFrame:
+    return predict_rows(fitted.posterior, fitted.encoder, fitted.evaluation, rows, **wishes).frame
 
 
-def test_numbers_have_error_bars_that_add_up(numbers: Fitted, rows: pd.DataFrame) -> None:
+def test_numbers_have_error_bars_that_add_up(numbers: TableRun, rows: pd.DataFrame) -> None:
     found = answers(numbers, rows)
     assert list(found) == [
         *("mean", "stddev", "lower", "upper", "epistemic", "aleatoric"),
@@ -28,13 +27,13 @@ def test_numbers_have_error_bars_that_add_up(numbers: Fitted, rows: pd.DataFrame
     assert (found["mean"] < found["upper"]).all()
 
 
-def test_a_wider_level_gives_wider_intervals(numbers: Fitted, rows: pd.DataFrame) -> None:
+def test_a_wider_level_gives_wider_intervals(numbers: TableRun, rows: pd.DataFrame) -> None:
     narrow, wide = answers(numbers, rows, level=0.5), answers(numbers, rows, level=0.99)
     assert (wide["lower"] < narrow["lower"]).all()
     assert (narrow["upper"] < wide["upper"]).all()
 
 
-def test_classes_have_probabilities(classes: Fitted, rows: pd.DataFrame) -> None:
+def test_classes_have_probabilities(classes: TableRun, rows: pd.DataFrame) -> None:
     found = answers(classes, rows)
     probabilities = found[["probability_high", "probability_low"]]
     assert np.allclose(probabilities.sum(axis=1), 1.0, atol=1e-12)
@@ -43,13 +42,13 @@ def test_classes_have_probabilities(classes: Fitted, rows: pd.DataFrame) -> None
     assert (found[["epistemic", "aleatoric"]] >= 0.0).all(axis=None)
 
 
-def test_the_written_predictions_are_those_that_predict_gives(numbers: Fitted, rows: pd.DataFrame) -> None:
+def test_the_written_predictions_are_those_that_predict_gives(numbers: TableRun, rows: pd.DataFrame) -> None:
     written = numbers.predictions
     again = answers(numbers, rows.iloc[written["row"] - 1].reset_index(drop=True))
     pd.testing.assert_frame_equal(again, written[list(again)], check_exact=False, rtol=1e-6)
 
 
-def test_rows_in_parts_give_the_same(numbers: Fitted, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_parts_give_the_same(numbers: TableRun, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = answers(numbers, rows)
     monkeypatch.setattr(predictions, "CHUNK", 64)
     # a product of another size is summed in another order
@@ -85,18 +84,18 @@ def test_cells_that_training_never_lacked_set_the_flags(
         assert bool(found["abstain"].iloc[0])
 
 
-def test_a_hole_in_a_column_that_had_some_is_nothing_new(numbers: Fitted, rows: pd.DataFrame) -> None:
+def test_a_hole_in_a_column_that_had_some_is_nothing_new(numbers: TableRun, rows: pd.DataFrame) -> None:
     assert not answers(numbers, rows.iloc[10:16].assign(x=np.nan))["unfamiliar"].all()
 
 
-def test_infinity_is_far_away_and_not_the_median(numbers: Fitted, rows: pd.DataFrame) -> None:
+def test_infinity_is_far_away_and_not_the_median(numbers: TableRun, rows: pd.DataFrame) -> None:
     found = answers(numbers, rows.iloc[10:12].assign(z=np.inf))
     assert (found["unfamiliarity"] > 3.0).all()
     assert np.isfinite(found.select_dtypes("number").to_numpy()).all()
 
 
-def test_a_row_without_a_cell_is_flagged_although_holes_are_known(numbers: Fitted, rows: pd.DataFrame) -> None:
-    empty = rows.iloc[10:13].reset_index(drop=True).astype({"colour": object})
+def test_a_row_without_a_cell_is_flagged_although_holes_are_known(numbers: TableRun, rows: pd.DataFrame) -> None:
+    empty = rows.iloc[10:13].reset_index(drop=True).astype({"color": object})
     empty.loc[1] = np.nan
     assert answers(numbers, empty)["unfamiliar"].tolist() == [False, True, False]
 
@@ -108,12 +107,12 @@ def test_ordinary_rows_are_mostly_not_flagged(which: str, rows: pd.DataFrame, re
     assert found["unfamiliar"].mean() <= 0.05
 
 
-def test_unfamiliar_rows_are_not_decided(classes: Fitted, rows: pd.DataFrame) -> None:
+def test_unfamiliar_rows_are_not_decided(classes: TableRun, rows: pd.DataFrame) -> None:
     found = answers(classes, absurd(rows, 1e6), risk=0.99)
     assert found["abstain"].all()
 
 
-def test_decided_rows_have_less_doubt_than_the_others(classes: Fitted, rows: pd.DataFrame) -> None:
+def test_decided_rows_have_less_doubt_than_the_others(classes: TableRun, rows: pd.DataFrame) -> None:
     found = answers(classes, rows, risk=0.1)
     doubt = 1.0 - found[["probability_high", "probability_low"]].max(axis=1)
     left = found["abstain"] & ~found["unfamiliar"]
@@ -122,23 +121,23 @@ def test_decided_rows_have_less_doubt_than_the_others(classes: Fitted, rows: pd.
 
 
 def test_a_risk_that_cannot_be_promised_leaves_all_to_a_person_and_says_why(
-    classes: Fitted, rows: pd.DataFrame
+    classes: TableRun, rows: pd.DataFrame
 ) -> None:
     for risk, words in ((0.0, "accept some risk"), (0.01, "at least 230 held-out rows")):
-        found = answer(classes.posterior, classes.encoder, classes.evaluation, rows, risk=risk)
+        found = predict_rows(classes.posterior, classes.encoder, classes.evaluation, rows, risk=risk)
         assert found.frame["abstain"].all()
         assert any(words in note for note in found.notes)
 
 
-def test_a_single_network_leaves_the_flag_empty(single: Fitted, rows: pd.DataFrame) -> None:
+def test_a_single_network_leaves_the_flag_empty(single: TableRun, rows: pd.DataFrame) -> None:
     found = answers(single, rows.head(2))
     assert found["unfamiliar"].isna().all()
     assert found["unfamiliarity"].isna().all()
 
 
-def test_strange_rows_are_told_and_missing_columns_refused(numbers: Fitted, rows: pd.DataFrame) -> None:
-    some = rows.head(5).assign(colour="violet", more=1)
-    found = answer(numbers.posterior, numbers.encoder, numbers.evaluation, some)
+def test_strange_rows_are_told_and_missing_columns_refused(numbers: TableRun, rows: pd.DataFrame) -> None:
+    some = rows.head(5).assign(color="violet", more=1)
+    found = predict_rows(numbers.posterior, numbers.encoder, numbers.evaluation, some)
     told = " ".join(found.notes)
     assert "violet" in told
     assert "more" in told
@@ -147,6 +146,6 @@ def test_strange_rows_are_told_and_missing_columns_refused(numbers: Fitted, rows
 
 
 @pytest.mark.parametrize("wish", [{"level": 0.0}, {"level": 1.0}, {"risk": 1.0}, {"risk": -0.1}])
-def test_nonsense_is_refused(numbers: Fitted, rows: pd.DataFrame, wish: dict[str, float]) -> None:
+def test_nonsense_is_refused(numbers: TableRun, rows: pd.DataFrame, wish: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         answers(numbers, rows, **wish)

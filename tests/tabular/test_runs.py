@@ -5,45 +5,64 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from credo.cli.pipeline import Fitted
 from credo.core.storage import StorageError
 from credo.reports.words import training_words
-from credo.tabular import open_run
-from credo.tabular.runs import EVALUATION, FILES, PREDICTIONS, REPORT, TABLE, check_place, write_run
+from credo.tabular import TableRun, open_run, save_run
+from credo.tabular.runs import EVALUATION, FILES, TABLE
+from credo.tabular.saving import check_folder
 
-TEXTS = {PREDICTIONS: "a\n", REPORT: "<html>"}
 
-
-def write(folder: Path, fitted: Fitted) -> Path:
-    write_run(folder, fitted.posterior, fitted.story, fitted.encoder, fitted.evaluation, TEXTS)
+def write(folder: Path, fitted: TableRun) -> Path:
+    assert save_run(fitted, folder).folder == folder
     return folder
 
 
 @pytest.fixture
-def run(tmp_path: Path, numbers: Fitted) -> Path:
+def run(tmp_path: Path, numbers: TableRun) -> Path:
     return write(tmp_path / "run", numbers)
 
 
-def test_a_run_comes_back(run: Path, numbers: Fitted, rows: pd.DataFrame) -> None:
+def test_a_run_comes_back(run: Path, numbers: TableRun, rows: pd.DataFrame) -> None:
     opened = open_run(run)
-    assert (opened.story, opened.encoder) == (numbers.story, numbers.encoder)
+    assert (opened.metadata, opened.encoder) == (numbers.metadata, numbers.encoder)
     assert opened.evaluation == numbers.evaluation
     held = numbers.predictions
     again = opened.predict(rows.iloc[held["row"] - 1].reset_index(drop=True))
     pd.testing.assert_frame_equal(again, held[list(again)], check_exact=False, rtol=1e-6)
+    pd.testing.assert_frame_equal(opened.predictions, held)
+    assert opened.report == run / "report.html"
+
+
+def in_first_words(run: Path) -> dict[str, Any]:
+    """The description of a run as credo's first version wrote it."""
+    data = json.loads((run / TABLE).read_text())
+    story = data.pop("metadata")
+    story["kind"], story["lesson"] = "Story", {**story.pop("training"), "kind": "Lesson"}
+    story["columns"] = [{**column, "kind": "ColumnStory"} for column in story["columns"]]
+    for column in data["encoder"]["inputs"]:
+        column.pop("origin", None)
+    return {**data, "story": story}
+
+
+def test_a_run_of_the_first_version_can_be_read(run: Path, numbers: TableRun, rows: pd.DataFrame) -> None:
+    (run / TABLE).write_text(json.dumps(in_first_words(run)))
+    opened = open_run(run)
+    assert (opened.metadata, opened.encoder) == (numbers.metadata, numbers.encoder)
+    pd.testing.assert_frame_equal(opened.predict(rows), numbers.predict(rows))
 
 
 def test_a_run_of_a_version_that_did_not_count_cooling_can_be_read(run: Path) -> None:
-    data = json.loads((run / TABLE).read_text())
+    data = in_first_words(run)
     del data["story"]["lesson"]
     (run / TABLE).write_text(json.dumps(data))
-    story = open_run(run).story
-    assert story.lesson is None
-    assert ", 40 epochs;" in training_words(story, 40)
+    metadata = open_run(run).metadata
+    assert metadata.training is None
+    assert ", 40 epochs;" in training_words(metadata, 40)
 
 
 def test_nothing_else_is_left_beside_it(run: Path) -> None:
@@ -51,7 +70,7 @@ def test_nothing_else_is_left_beside_it(run: Path) -> None:
     assert {path.name for path in run.iterdir()} == set(FILES)
 
 
-def test_a_run_replaces_a_run_and_leaves_the_files_of_others(run: Path, classes: Fitted) -> None:
+def test_a_run_replaces_a_run_and_leaves_the_files_of_others(run: Path, classes: TableRun) -> None:
     (run / "notes.txt").write_text("mine")
     (run / "figures").mkdir()
     write(run, classes)
@@ -61,54 +80,56 @@ def test_a_run_replaces_a_run_and_leaves_the_files_of_others(run: Path, classes:
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
-def test_what_cannot_be_written_leaves_the_old_run(run: Path, classes: Fitted, numbers: Fitted) -> None:
-    texts = {"no/such/folder/x": "text"}
+def test_what_cannot_be_written_leaves_the_old_run(
+    run: Path, classes: TableRun, numbers: TableRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("credo.tabular.saving.PREDICTIONS", "no/such/folder/x")
     with pytest.raises(StorageError, match="cannot be written"):
-        write_run(run, classes.posterior, classes.story, classes.encoder, classes.evaluation, texts)
+        save_run(classes, run)
     assert open_run(run).evaluation == numbers.evaluation
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
 def test_a_place_with_a_run_needs_force(run: Path) -> None:
     with pytest.raises(StorageError, match="--force"):
-        check_place(run, force=False)
-    check_place(run, force=True)
+        check_folder(run, force=False)
+    check_folder(run, force=True)
 
 
 def test_a_place_with_other_things_is_refused_even_by_force(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(StorageError, match="not touched"):
-        check_place(tmp_path, force=True)
+        check_folder(tmp_path, force=True)
 
 
 def test_a_file_is_no_place(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     with pytest.raises(StorageError, match="is a file"):
-        check_place(tmp_path / "run", force=True)
+        check_folder(tmp_path / "run", force=True)
 
 
-def test_new_and_empty_folders_are_fine(tmp_path: Path, numbers: Fitted) -> None:
-    check_place(tmp_path / "a" / "b", force=False)
+def test_new_and_empty_folders_are_fine(tmp_path: Path, numbers: TableRun) -> None:
+    check_folder(tmp_path / "a" / "b", force=False)
     (tmp_path / "empty").mkdir()
-    check_place(tmp_path / "empty", force=False)
-    assert open_run(write(tmp_path / "empty", numbers)).story == numbers.story
+    check_folder(tmp_path / "empty", force=False)
+    assert open_run(write(tmp_path / "empty", numbers)).metadata == numbers.metadata
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_may_not_be_written_is_found_out_first(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StorageError, match="cannot be written"):
-        check_place(tmp_path / "run", force=False)
+        check_folder(tmp_path / "run", force=False)
 
 
 def test_a_full_disk_is_found_out_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("credo.tabular.runs.ROOM", 2**80)
+    monkeypatch.setattr("credo.tabular.saving.MINIMUM_FREE", 2**80)
     with pytest.raises(StorageError, match="full"):
-        check_place(tmp_path / "run", force=False)
+        check_folder(tmp_path / "run", force=False)
 
 
-def test_what_is_not_there_or_not_ours_is_refused(tmp_path: Path, numbers: Fitted) -> None:
-    with pytest.raises(StorageError, match="not there"):
+def test_what_is_not_there_or_not_ours_is_refused(tmp_path: Path, numbers: TableRun) -> None:
+    with pytest.raises(StorageError, match="does not exist"):
         open_run(tmp_path / "nowhere")
     with pytest.raises(StorageError, match="no run"):
         open_run(tmp_path)
@@ -129,7 +150,9 @@ def test_a_run_of_a_newer_version_is_refused(run: Path, name: str) -> None:
         open_run(run)
 
 
-@pytest.mark.parametrize("change", [{"story": None}, {"story": {"kind": "Evaluation"}}, {"encoder": {}}, {"story": 3}])
+@pytest.mark.parametrize(
+    "change", [{"metadata": None}, {"metadata": {"kind": "Evaluation"}}, {"encoder": {}}, {"metadata": 3}]
+)
 def test_a_damaged_description_is_refused(run: Path, change: dict[str, object]) -> None:
     edited(run, TABLE, change)
     with pytest.raises(StorageError):

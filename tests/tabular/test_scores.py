@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy import stats
 
+from credo.evaluation.scores import naive_classes, naive_numbers, scores
 from credo.likelihoods import Gaussian
 from credo.predictive import predictive
-from credo.tabular.scores import naive_classes, naive_numbers, scores
 
 SEEN = torch.tensor([1.0, 2.0, 4.0, 9.0], dtype=torch.float64)
 

@@ -11,20 +11,19 @@ from torch import Tensor, nn
 import credo
 from credo import likelihoods, nets, priors
 from credo.core.config import encode
-from credo.core.trees import Variables
+from credo.core.trees import Variables, flatten
 from credo.methods.base import Tick
 from credo.methods.vi import (
-    At,
     BayesByBackprop,
-    Between,
+    ConstantInit,
     Flipout,
     LocalReparameterization,
+    NormalInit,
     Reparameterization,
-    Scattered,
+    UniformInit,
 )
+from credo.methods.vi.initializers import rho_of
 from credo.methods.vi.layers import find_layers
-from credo.methods.vi.rows import Row, standard_normal
-from credo.methods.vi.starts import rho_of
 
 X = credo.Stream(0).normal(30, 3)
 Y = X[:, :1].sin()
@@ -87,22 +86,24 @@ def test_a_pattern_may_mean_the_likelihoods_own_parameter() -> None:
 
 
 def test_points_feel_their_prior_unless_told_not_to() -> None:
-    """The gradient of a bias that is a point differs by the slope of its log prior, w / scale^2 per example."""
+    """The gradient of a bias that is a point differs by that of its log prior, w / scale^2 per example."""
     model = credo.Model(nn.Linear(3, 1).double(), likelihoods.Gaussian(), priors.Normal(0.5))
     batch, target = credo.Batch(X.double(), Y.double()), credo.Target(model, 30)
     found = []
     for feel in (True, False):
         method = BayesByBackprop(bayesian="weight", prior_of_points=feel)
         state = method.init(target, model.network.given(), credo.Stream(0))
-        found.append(method.gradient(target, state, batch, Tick(0, 100, credo.Stream(1))))
-    slope = state.mean.params["bias"] / 0.5**2 / 30
-    first, second = (gradient.mean.tree() for gradient in found)
-    torch.testing.assert_close(first["bias"] - second["bias"], slope)
+        q = state.leaves()
+        bound, *_ = method.objective(target, q, batch, Tick(0, 100, credo.Stream(1)), {})
+        found.append(dict(zip(q.mean, method.gradients(bound, list(q.mean.values()), target), strict=True)))
+    gradient = state.mean.params["bias"] / 0.5**2 / 30
+    first, second = found
+    torch.testing.assert_close(first["bias"] - second["bias"], gradient)
     torch.testing.assert_close(first["weight"], second["weight"])
 
 
 def test_first_values_are_drawn_as_asked() -> None:
-    method = BayesByBackprop(initial_mean=Scattered(0.1), initial_rho=Between(-5.0, -4.0))
+    method = BayesByBackprop(initial_mean=NormalInit(0.1), initial_rho=UniformInit(-5.0, -4.0))
     model = credo.Model(nn.Linear(300, 40), likelihoods.LearnedGaussian(0.7))
     target = credo.Target(model, 10)
     variables = model.complete(model.network.given(), 40)
@@ -115,7 +116,9 @@ def test_first_values_are_drawn_as_asked() -> None:
     assert bool((state.mean.params["likelihood.log_scale"] == math.log(0.7)).all())  # no weight of the network
     other = method.init(target, variables, credo.Stream(1))
     assert not torch.equal(other.rho["weight"], rho)
-    zeros = BayesByBackprop(initial_mean=At(0.0), initial_rho=At(0.0)).init(target, variables, credo.Stream(0))
+    zeros = BayesByBackprop(initial_mean=ConstantInit(0.0), initial_rho=ConstantInit(0.0)).init(
+        target, variables, credo.Stream(0)
+    )
     assert float(zeros.mean.params["weight"].abs().max()) == 0.0
     assert float(torch.nn.functional.softplus(zeros.rho["weight"]).mean()) == pytest.approx(math.log(2.0))
 
@@ -126,17 +129,17 @@ def test_rho_of_a_scale_is_the_inverse_of_softplus(scale: float) -> None:
     assert float(torch.nn.functional.softplus(rho)) == pytest.approx(scale, rel=1e-9)
 
 
-def test_wrong_starts_are_refused() -> None:
+def test_wrong_initializers_are_refused() -> None:
     with pytest.raises(ValueError, match="low must be below high"):
-        Between(1.0, 0.0)
+        UniformInit(1.0, 0.0)
     with pytest.raises(ValueError, match="scale"):
-        Scattered(0.0)
+        NormalInit(0.0)
 
 
 def test_a_warm_start_begins_at_a_trained_network() -> None:
     trained = fit(credo.MAP(epochs=20))
     begun = fit(BayesByBackprop(epochs=1, learning_rate=1e-12), start=trained)
-    for name, w in trained.point().params.items():
+    for name, w in trained.members().params.items():
         torch.testing.assert_close(begun.mean.params[name], w)
 
 
@@ -240,7 +243,7 @@ def test_layers_of_a_plain_stack_are_found_with_their_shapes() -> None:
 
 
 def test_an_input_of_zeros_has_finite_gradients() -> None:
-    """The variance of a layer without bias is zero there, where the root has no slope."""
+    """The variance of a layer without bias is zero there, where the root has no derivative."""
     model = credo.Model(nn.Linear(3, 1, bias=False), likelihoods.Gaussian())
     posterior = credo.fit(model, (torch.zeros(8, 3), torch.ones(8, 1)), BayesByBackprop(epochs=3, estimator="local"))
     assert all(bool(torch.isfinite(t).all()) for t in posterior.tensors().values())
@@ -264,7 +267,7 @@ def test_a_learning_rate_for_the_summed_loss_is_that_for_the_mean_times_the_batc
     mean = {name: w.clone().requires_grad_() for name, w in state.mean.params.items()}
     rho = {name: r.clone().requires_grad_() for name, r in state.rho.items()}
     scale = {name: torch.nn.functional.softplus(r) for name, r in rho.items()}
-    noise = Row(standard_normal(state.rhos.values, credo.Stream(1).child(0, "weights")), state.rhos.shapes).tree()
+    noise = state.leaves().noise(rho, credo.Stream(1).child(0, "weights"))
     weights = {name: mean[name] + scale[name] * noise[name] for name in mean}
     fit_ = target.log_likelihood(Variables(weights), batch).sum()
     loss = model.prior.kl(mean, scale, model.network.layout).sum() / 3 - fit_
@@ -284,3 +287,18 @@ def test_it_trains_under_autocast(estimator: str) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         posterior = credo.fit(model, (x, y), method, progress=False)
     assert float((posterior.predict(x).label == y).double().mean()) > 0.9
+
+
+@pytest.mark.parametrize(
+    "method", [BayesByBackprop(estimator="local"), credo.BlackBoxVI(samples=2)], ids=["path", "score"]
+)
+def test_a_step_moves_q_and_its_optimizers_in_place(method: credo.BayesByBackprop | credo.BlackBoxVI) -> None:
+    """A step that a GPU has recorded reads and writes where it did when it was recorded."""
+    model = credo.Model(nets.MLP(3, 1, (4,)), likelihoods.Gaussian())
+    target = credo.Target(model, 30)
+    state = method.init(target, model.network.given(), credo.Stream(0))
+    before = {name: (t.data_ptr(), t.clone()) for name, t in flatten(state).items() if "memory" not in name}
+    after, _ = method.step(target, state, credo.Batch(X, Y), Tick(0, 10, credo.Stream(1)))
+    for name, (address, value) in before.items():
+        assert flatten(after)[name].data_ptr() == address
+        assert not torch.equal(flatten(after)[name], value), name

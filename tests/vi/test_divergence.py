@@ -13,11 +13,9 @@ import credo
 from credo import likelihoods, priors
 from credo.core.trees import ParameterInfo, Params, Variables
 from credo.methods.vi.bayes_by_backprop import BayesByBackprop
-from credo.methods.vi.factors import Factors, Pull
 from credo.methods.vi.mean_field import VariationalState
-from credo.methods.vi.rows import Row, standard_normal
 from credo.posteriors import DiagonalGaussian
-from credo.priors.entropy import entropy
+from credo.priors.base import entropy
 
 LAYOUT = {
     "a.weight": ParameterInfo((3, 4), 4),
@@ -135,7 +133,7 @@ def test_the_kl_of_an_epoch_has_the_kl_as_its_expectation(prior: priors.Prior, l
     posterior = DiagonalGaussian(model, mean, scale)
     draws = 20_000
     many = {name: r.expand(draws, *r.shape[1:]) for name, r in rho.items()}
-    state = VariationalState.of(mean.repeat(draws), many)
+    state = VariationalState(mean.repeat(draws), many)
     kl = 10 * BayesByBackprop().summary(credo.Target(model, 10), state, credo.Stream(3))["kl"]
     drawn = posterior.draw(draws, seed=5).variables.params
     difference = posterior.log_prob(drawn) - credo.Target(model, 10).log_prior(drawn)
@@ -143,46 +141,6 @@ def test_the_kl_of_an_epoch_has_the_kl_as_its_expectation(prior: priors.Prior, l
     assert abs(kl.mean() - difference.mean()) < 5 * error
     assert abs(kl.mean() + 0.5 * len(scale) - difference.mean()) > 5 * error  # the twin with +0.5 in log q
     assert abs(posterior.kl(draws, seed=7).item() - difference.mean()) < 5 * error * math.sqrt(2.0)
-
-
-def test_gradients_by_hand_are_those_of_the_graph() -> None:
-    """Of expected log likelihood and KL at the same noise, for every estimator's kind of leaf."""
-    model = model_of(priors.Normal(0.7, True))
-    variables, rho = state_of(model, MEMBERS)
-    x = credo.Stream(4).normal(5, 3, dtype=torch.float64)
-    weight, layout = torch.tensor(0.3, dtype=torch.float64), model.network.layout
-    rows = Row.of(variables.params)
-    for kind in ("draw", "deviate", "variance"):
-        q = Factors.of(variables, rho)
-        mean = {name: w.clone().requires_grad_() for name, w in variables.params.items()}
-        free = {name: r.clone().requires_grad_() for name, r in rho.items()}
-        scale = {name: torch.nn.functional.softplus(r) for name, r in free.items()}
-        noise = Row(standard_normal(rows.values, credo.Stream(1)), rows.shapes).tree()
-        if kind == "draw":
-            ours, theirs = q.draw(q.scale, credo.Stream(1)), {n: mean[n] + scale[n] * noise[n] for n in mean}
-        elif kind == "deviate":
-            deviations = q.deviate(q.scale, credo.Stream(1))
-            ours = {n: 2 * q.mean[n] + deviations[n] for n in mean}
-            theirs = {n: 2 * mean[n] + scale[n] * noise[n] for n in mean}
-        else:
-            ours = {n: q.mean[n] + q.variance(n) for n in mean}
-            theirs = {n: mean[n] + scale[n].square() for n in mean}
-        loss, other = (model.network.evaluate(Variables(w), x).square().sum() for w in (ours, theirs))
-        graph = other + weight * model.prior.kl(mean, scale, layout).sum()
-        expected = torch.autograd.grad(graph, [*mean.values(), *free.values()])
-        of_mean, of_rho = q.gradients(loss, Pull(model.prior.precision(layout)), weight)
-        for a, b in zip((*of_mean.tree().values(), *of_rho.tree().values()), expected, strict=True):
-            torch.testing.assert_close(a, b)
-
-
-def test_one_gradient_shared_by_two_parameters_is_not_written_to_twice() -> None:
-    like = {"a": torch.zeros(1, 3, dtype=torch.float64), "b": torch.zeros(1, 3, dtype=torch.float64)}
-    q = Factors.of(Variables(like), {name: torch.zeros_like(t) for name, t in like.items()})
-    loss = (q.mean["a"] + q.mean["b"]).square().sum() + (q.mean["a"] + q.mean["b"]).sum()
-    of_mean, _ = q.gradients(loss, Pull({"a": 1.0}), torch.tensor(1.0, dtype=torch.float64))
-    of_a, of_b = of_mean.tree().values()
-    torch.testing.assert_close(of_a, torch.ones_like(of_a))
-    torch.testing.assert_close(of_b, torch.ones_like(of_b))
 
 
 def test_log_q_is_that_of_torch_distributions_for_one_member_and_for_a_mixture() -> None:

@@ -9,7 +9,7 @@ estimator fails somewhere with a probability near 2e-4 over the choice of seeds;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -19,12 +19,10 @@ from torch.func import functional_call, jacrev
 
 import credo
 from credo import likelihoods, priors
-from credo.core.trees import Params, Variables
-from credo.methods.base import Tick
+from credo.core.trees import Params
 from credo.methods.vi import BayesByBackprop, Estimator, Flipout, LocalReparameterization, Reparameterization
-from credo.methods.vi.factors import Factors
 from credo.methods.vi.layers import Affine
-from credo.methods.vi.mean_field import Gradient
+from credo.methods.vi.mean_field import MeanFieldNormal
 
 DRAWS, ERRORS, APART = 3000, 5.0, credo.Plan.ONE_BY_ONE
 
@@ -71,10 +69,10 @@ class Scene:
         self.covariance = sum(w @ w.mT for w in weighted)  # (B, E, E)
         self.between = sum(weighted[i][0] @ weighted[i][1].T for i in range(len(weighted)))  # examples 0 and 1
 
-    def q(self, members: int) -> Factors:
+    def q(self, members: int) -> MeanFieldNormal:
         mean = {name: w.expand(members, *w.shape).clone() for name, w in self.mean.items()}
         rho = {name: s.expand(members, *s.shape).expm1().log() for name, s in self.scale.items()}
-        return Factors.of(Variables(mean), rho)
+        return MeanFieldNormal(mean, rho)
 
     def estimates(self, estimator: Estimator, members: int = DRAWS, plan: credo.Plan = APART) -> Tensor:
         """The outputs of so many independent passes, (S, B, E)."""
@@ -100,7 +98,7 @@ def covariance_errors(draws: Tensor, covariance: Tensor) -> float:
 
 
 @every_layer
-def test_local_reparameterisation_has_the_mean_and_variance_of_weight_space(make, shape) -> None:
+def test_local_reparameterization_has_the_mean_and_variance_of_weight_space(make, shape) -> None:
     scene = Scene(make, shape)
     draws = scene.estimates(LocalReparameterization())
     variance = scene.covariance.diagonal(dim1=1, dim2=2)
@@ -117,7 +115,7 @@ def test_flipout_has_the_whole_covariance_of_an_example_in_weight_space(estimato
     assert max(covariance_errors(draws[:, b], scene.covariance[b]) for b in range(3)) < ERRORS
 
 
-def test_flipout_and_local_reparameterisation_decorrelate_examples_and_weight_space_does_not() -> None:
+def test_flipout_and_local_reparameterization_decorrelate_examples_and_weight_space_does_not() -> None:
     scene = Scene(*LAYERS["linear"])
     spread = scene.covariance.diagonal(dim1=1, dim2=2)
     error = (spread[0].unsqueeze(1) * spread[1].unsqueeze(0) / DRAWS).sqrt()
@@ -134,7 +132,7 @@ def test_flipout_and_local_reparameterisation_decorrelate_examples_and_weight_sp
     assert float((between(Reparameterization()).abs() / error).max()) > 3 * ERRORS
 
 
-def test_local_reparameterisation_leaves_out_the_correlation_of_positions_and_says_so() -> None:
+def test_local_reparameterization_leaves_out_the_correlation_of_positions_and_says_so() -> None:
     make, shape = LAYERS["conv1d, stride, groups"]
     scene = Scene(make, shape)
     assert covariance_errors(scene.estimates(LocalReparameterization())[:, 0], scene.covariance[0]) > ERRORS
@@ -178,16 +176,20 @@ def test_both_plans_give_the_same_numbers(estimator: Estimator) -> None:
 class FlipoutWithTheMean(Flipout):
     """Broken: the perturbation contains the mean weights."""
 
-    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
-        incoming, outgoing, delta, *_ = own
+    def __call__(
+        self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, tensors: Sequence[Tensor]
+    ) -> Tensor:
+        incoming, outgoing, delta, *_ = tensors
         return affine(x, weight, bias) + affine(x * incoming, weight + delta, None) * outgoing
 
 
 class FlipoutByPosition(Flipout):
     """Broken: the positions of an example have signs of their own, so that they do not share weights any more."""
 
-    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
-        incoming, outgoing, *delta = own
+    def __call__(
+        self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, tensors: Sequence[Tensor]
+    ) -> Tensor:
+        incoming, outgoing, *delta = tensors
         outputs = affine(x, weight, bias)
         alternating = 1.0 - 2.0 * (torch.arange(outputs.shape[-1]) % 2)
         return outputs + affine(x * incoming, *delta) * (outgoing * alternating)
@@ -196,8 +198,10 @@ class FlipoutByPosition(Flipout):
 class LocalByScale(LocalReparameterization):
     """Broken: scales are added up instead of variances."""
 
-    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
-        noise, of_weight, *of_bias = own
+    def __call__(
+        self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, tensors: Sequence[Tensor]
+    ) -> Tensor:
+        noise, of_weight, *of_bias = tensors
         spread = affine(x.abs(), of_weight.sqrt(), of_bias[0].sqrt() if of_bias else None)
         return affine(x, weight, bias) + spread * noise
 
@@ -205,8 +209,10 @@ class LocalByScale(LocalReparameterization):
 class LocalWithoutBias(LocalReparameterization):
     """Broken: the variance of the bias is forgotten."""
 
-    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
-        return super().__call__(affine, x, weight, bias, own[:2])
+    def __call__(
+        self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, tensors: Sequence[Tensor]
+    ) -> Tensor:
+        return super().__call__(affine, x, weight, bias, tensors[:2])
 
 
 def test_a_flipout_whose_perturbation_contains_the_mean_is_rejected() -> None:
@@ -241,7 +247,7 @@ def test_all_estimators_expect_the_same_log_likelihood_of_a_network() -> None:
     found = []
     for estimator in (Reparameterization(), LocalReparameterization(), Flipout()):
         with torch.no_grad():
-            each, _ = estimator.log_likelihood(target, Factors.of(Variables(mean), rho), batch, credo.Stream(7))
+            each, _ = estimator.log_likelihood(target, MeanFieldNormal(mean, rho), batch, credo.Stream(7))
         found.append((each.mean(0), each.var(0) / members))
     for (a, var_a), (b, var_b) in ((found[0], found[1]), (found[0], found[2])):
         assert float(((a - b).abs() / (var_a + var_b).sqrt()).max()) < ERRORS
@@ -256,78 +262,6 @@ class Hidden(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.stack(x)
-
-
-def slopes_by_walk_and_by_graph(stack: nn.Module, prior: priors.Prior, method: BayesByBackprop) -> list[Gradient]:
-    x = credo.Stream(1).normal(6, 4, dtype=torch.float64)
-    batch, found = credo.Batch(x, x[:, :2]), []
-    for net, seen in ((stack, True), (Hidden(stack), False)):
-        target = credo.Target(credo.Model(net, likelihoods.LearnedGaussian(), prior), 6)
-        network = target.model.network
-        assert (network.dense(network.given(), batch.x) is not None) is seen
-        given = network.given()
-        params = {**given.params, "likelihood.log_scale": torch.zeros(1, 2, dtype=torch.float64)}
-        state = method.init(target, Variables(params, given.buffers), credo.Stream(3))
-        found.append(method.gradient(target, state, batch, Tick(0, 1, credo.Stream(2))))
-    return found
-
-
-def assert_same(found: list[Gradient]) -> None:
-    for ours, graph in ((found[0].mean, found[1].mean), (found[0].rho, found[1].rho)):
-        assert float(graph.values.abs().min()) > 0.0  # there is nothing that neither of them sees
-        torch.testing.assert_close(ours.values, graph.values)
-    torch.testing.assert_close(found[0].info, found[1].info)
-
-
-@pytest.mark.parametrize("activation", [nn.ReLU(), nn.Tanh(), nn.ELU(inplace=True), nn.Identity()], ids=str)
-@pytest.mark.parametrize("bayesian", ["*", "*2.*"], ids=["all", "last"])
-@pytest.mark.parametrize("samples", [1, 2])
-@pytest.mark.parametrize("estimator", ["local", "flipout"])
-def test_a_walk_through_a_dense_stack_gives_the_slopes_of_its_graph(
-    estimator: str, samples: int, bayesian: str, activation: nn.Module
-) -> None:
-    stack = nn.Sequential(nn.Linear(4, 5), activation, nn.Linear(5, 2)).double()
-    method = BayesByBackprop(estimator=estimator, samples=samples, bayesian=bayesian)
-    assert_same(slopes_by_walk_and_by_graph(stack, priors.Normal(), method))
-
-
-PRIORS = (priors.ScaleMixture(), priors.Laplace(), priors.StudentT())
-
-
-@pytest.mark.parametrize("prior", PRIORS, ids=lambda p: type(p).__name__)
-@pytest.mark.parametrize("estimator", ["local", "flipout"])
-def test_so_it_does_under_priors_without_a_precision(estimator: str, prior: priors.Prior) -> None:
-    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2, bias=False)).double()
-    assert_same(slopes_by_walk_and_by_graph(stack, prior, BayesByBackprop(estimator=estimator)))
-
-
-@pytest.mark.parametrize("estimator", ["local", "flipout"])
-def test_a_walk_passes_layers_that_are_frozen(estimator: str) -> None:
-    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2)).double()
-    stack[2].requires_grad_(False)
-    assert_same(slopes_by_walk_and_by_graph(stack, priors.Normal(), BayesByBackprop(estimator=estimator)))
-
-
-def test_a_walk_that_forgets_the_noise_on_its_way_back_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double()
-    monkeypatch.setattr("credo.methods.vi.local._by_input", lambda slopes, twice, x, weight, *_: slopes @ weight)
-    found = slopes_by_walk_and_by_graph(stack, priors.Normal(), BayesByBackprop(estimator="local"))
-    monkeypatch.undo()  # the node of a layer goes by the same formula
-    right = slopes_by_walk_and_by_graph(stack, priors.Normal(), BayesByBackprop(estimator="local"))
-    assert not torch.allclose(found[0].mean.values, right[1].mean.values)
-
-
-@dataclass(frozen=True)
-class Louder(LocalReparameterization):
-    """Says what a layer does, and leaves the ways through a stack to its parent."""
-
-    def __call__(self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, own: Sequence[Tensor]) -> Tensor:
-        return 2.0 * super().__call__(affine, x, weight, bias, own)
-
-
-def test_a_subclass_with_a_call_of_its_own_is_not_walked_past() -> None:
-    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double()
-    assert_same(slopes_by_walk_and_by_graph(stack, priors.Normal(), BayesByBackprop(estimator=Louder())))
 
 
 @dataclass(frozen=True)
@@ -346,26 +280,37 @@ class Blind(likelihoods.LearnedGaussian):
         return super().log_prob(torch.zeros_like(outputs), y, params)
 
 
-LIKELIHOODS = (Careless(), Blind())
-ALL = (
-    BayesByBackprop(epochs=2, estimator="local"),
-    BayesByBackprop(epochs=2, estimator="flipout"),
-    credo.VariationalDropout(epochs=2),
+@dataclass(frozen=True)
+class Louder(LocalReparameterization):
+    """A user's own."""
+
+    def __call__(
+        self, affine: Affine, x: Tensor, weight: Tensor, bias: Tensor | None, tensors: Sequence[Tensor]
+    ) -> Tensor:
+        return 2.0 * super().__call__(affine, x, weight, bias, tensors)
+
+
+STACKS = {
+    "relu": lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2)),
+    "in place": lambda: nn.Sequential(nn.Linear(4, 5), nn.ELU(inplace=True), nn.Linear(5, 2, bias=False)),
+    "frozen": lambda: nn.Sequential(nn.Linear(4, 5).requires_grad_(False), nn.Tanh(), nn.Linear(5, 2)),
+}
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS.keys())
+@pytest.mark.parametrize(
+    "likelihood", [likelihoods.LearnedGaussian(), Careless(), Blind()], ids=lambda e: type(e).__name__
 )
-
-
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda each: type(each).__name__)
-@pytest.mark.parametrize("method", ALL, ids=["local", "flipout", "variational dropout"])
-def test_a_walk_takes_the_likelihoods_that_a_graph_takes(
-    method: credo.Method, likelihood: likelihoods.LearnedGaussian
+@pytest.mark.parametrize("estimator", ["reparameterization", "local", "flipout", Louder()], ids=str)
+def test_a_net_that_is_seen_to_be_a_plain_stack_is_fitted_like_any_other(
+    estimator: str | Estimator, likelihood: likelihoods.LearnedGaussian, stack: Callable[[], nn.Module]
 ) -> None:
-    stack = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)).double()
-    x = credo.Stream(1).normal(6, 4, dtype=torch.float64)
-    points = []
-    for net in (stack, Hidden(stack)):
-        posterior = credo.fit(credo.Model(net, likelihood), (x, x[:, :2]), method, start=net, progress=False)
-        points.append([t.flatten() for t in posterior.point().params.values()])
-    torch.testing.assert_close(*points)
+    net, x, found = stack().double(), credo.Stream(1).normal(6, 4, dtype=torch.float64), []
+    for module in (net, Hidden(net)):
+        method = BayesByBackprop(epochs=2, estimator=estimator, samples=2)
+        posterior = credo.fit(credo.Model(module, likelihood), (x, x[:, :2]), method, start=module, progress=False)
+        found.append([t.flatten() for t in posterior.tensors().values()])
+    torch.testing.assert_close(*found)
 
 
 def test_dropout_masks_and_noise_of_layers_do_not_mix() -> None:
@@ -377,5 +322,5 @@ def test_dropout_masks_and_noise_of_layers_do_not_mix() -> None:
     target, batch = credo.Target(model, 4, plan=credo.Plan.ONE_BY_ONE), credo.Batch(x, x[:, :2])
     plain = target.training_log_likelihood(variables, batch, credo.Stream(9).child("network"))
     for estimator in (LocalReparameterization(), Flipout()):
-        each, _ = estimator.log_likelihood(target, Factors.of(variables, rho), batch, credo.Stream(9))
+        each, _ = estimator.log_likelihood(target, MeanFieldNormal(variables.params, rho), batch, credo.Stream(9))
         torch.testing.assert_close(each.detach(), plain)

@@ -1,4 +1,4 @@
-"""The generalised Pareto fit against scipy, and k-hat against cases where it is known.
+"""The generalized Pareto fit against scipy, and k-hat against cases where it is known.
 
 With weights exp((a - 1) z) at z ~ Exponential(rate a), the importance weights of Exponential(1) under Exponential(a),
 the tail has exactly the shape 1 - 1/a. ArviZ's `psislw` is the reference implementation of k-hat.
@@ -16,13 +16,13 @@ from torch import nn
 
 import credo
 from credo import likelihoods, priors
-from credo.diagnostics import Trust, fit_generalised_pareto, pareto_k, trust
+from credo.diagnostics import Trust, fit_generalized_pareto, pareto_k, trust
 
 
 @pytest.mark.parametrize("shape", [-0.3, 0.0, 0.2, 0.5, 0.9, 1.5])
 def test_the_fit_finds_the_shape_and_scale_of_scipy_s_draws(shape: float) -> None:
     draws = stats.genpareto.rvs(shape, scale=2.0, size=4000, random_state=numpy.random.default_rng(1))
-    k, scale = fit_generalised_pareto(torch.from_numpy(draws))
+    k, scale = fit_generalized_pareto(torch.from_numpy(draws))
     by_likelihood = stats.genpareto.fit(draws, floc=0)
     assert k == pytest.approx(by_likelihood[0], abs=0.01)  # two estimators; their own standard error is above 0.015
     assert scale == pytest.approx(by_likelihood[2], rel=0.01)  # likewise
@@ -42,7 +42,7 @@ def test_the_fit_is_that_of_zhang_and_stephens_step_by_step() -> None:
     weight = [1 / sum(math.exp(other - one) for other in profile) for one in profile]
     mean = sum(t * w for t, w in zip(theta, weight, strict=True))
     k = numpy.log1p(-mean * x).mean()
-    found = fit_generalised_pareto(torch.from_numpy(x))
+    found = fit_generalized_pareto(torch.from_numpy(x))
     assert found == pytest.approx((k, -k / mean))
 
 
@@ -66,9 +66,9 @@ def test_k_hat_of_weights_without_a_tail_or_without_a_meaning() -> None:
 
 def test_too_few_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 5"):
-        fit_generalised_pareto(torch.ones(4))
+        fit_generalized_pareto(torch.ones(4))
     with pytest.raises(ValueError, match="positive"):
-        fit_generalised_pareto(torch.zeros(10))
+        fit_generalized_pareto(torch.zeros(10))
 
 
 def test_trust_speaks_for_each_member_and_for_every_likelihood() -> None:
@@ -100,4 +100,4 @@ def test_verdicts_follow_the_bounds() -> None:
     assert "close" in verdict(0.1, 0.4)
     assert "mend" in verdict(0.1, 0.6)
     assert "misses" in verdict(0.1, 2.0)
-    assert "cannot be told" in verdict(math.inf)
+    assert "cannot be estimated" in verdict(math.inf)

@@ -1,4 +1,4 @@
-"""The score-function gradient for any q and any log joint: discrete variables, jumps, q that does not factorise."""
+"""The score-function gradient for any q and any log joint: discrete variables, jumps, q that does not factorize."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from credo import likelihoods, priors
 from credo.core.trees import Params
 from credo.methods.base import Tick
 from credo.methods.vi import BlackBoxVI
-from credo.methods.vi.families import BernoulliFamily, NormalFamily
-from credo.methods.vi.score import Family, LogJoint, bound_gradient, score_gradient, signal
+from credo.methods.vi.score import (
+    BernoulliFamily,
+    Family,
+    LogJoint,
+    NormalFamily,
+    bound_gradient,
+    score_gradient,
+    signal,
+)
 
 LOGIT = {"logit": torch.tensor([0.3, -1.0, 0.8], dtype=torch.float64)}
 REPEATS, ERRORS = 4000, 5.0
@@ -60,7 +67,7 @@ def test_the_gradient_of_a_discrete_q_is_unbiased(rao_blackwell: bool, control_v
     assert errors(torch.stack(found) * 1.25, truth) > ERRORS  # a twin that divides by S - 1
 
 
-def test_climbing_the_gradient_finds_the_best_factorised_q_of_a_jumping_log_joint() -> None:
+def test_climbing_the_gradient_finds_the_best_factorized_q_of_a_jumping_log_joint() -> None:
     params = {"logit": torch.zeros(3, dtype=torch.float64)}
     optimizer = credo.Adam()
     memory, baseline = optimizer.init(params), torch.zeros(3, dtype=torch.float64)
@@ -83,22 +90,22 @@ def test_climbing_the_gradient_finds_the_best_factorised_q_of_a_jumping_log_join
 
     grid = torch.linspace(-4, 4, 13, dtype=torch.float64)
     best = max(float(bound(torch.stack(point))) for point in itertools.product(grid, repeat=3))
-    assert float(bound(params["logit"])) > best - 0.01  # the optimiser's last steps still move
+    assert float(bound(params["logit"])) > best - 0.01  # the optimizer's last steps still move
 
 
 @dataclass(frozen=True)
 class Correlated(Family):
-    """A normal in two dimensions that does not factorise: z = mean + root e."""
+    """A normal in two dimensions that does not factorize: z = mean + root e."""
 
-    def sample(self, params: Params, count: int, noise: credo.Stream) -> Tensor:
-        return params["mean"] + noise.normal(count, 2, dtype=torch.float64) @ params["root"].tril().T
+    def sample(self, params: Params, count: int, rng: credo.Stream) -> Tensor:
+        return params["mean"] + rng.normal(count, 2, dtype=torch.float64) @ params["root"].tril().T
 
     def log_prob(self, params: Params, z: Tensor) -> Tensor:
         root = params["root"].tril()
         return torch.distributions.MultivariateNormal(params["mean"], scale_tril=root).log_prob(z)
 
 
-def test_a_q_that_does_not_factorise_has_one_factor() -> None:
+def test_a_q_that_does_not_factorize_has_one_factor() -> None:
     """Against the closed bound with a correlated normal target."""
     precision = torch.tensor([[2.0, 0.8], [0.8, 1.0]], dtype=torch.float64)
     params = {
@@ -131,7 +138,7 @@ def test_scores_in_closed_form_are_those_of_the_graph() -> None:
     )
 
 
-def test_a_signal_without_rao_blackwellisation_is_the_whole_of_one_q() -> None:
+def test_a_signal_without_rao_blackwellization_is_the_whole_of_one_q() -> None:
     log_q = credo.Stream(0).normal(4, 2, 3, dtype=torch.float64)  # four draws, two members, three factors
     factors, shared = credo.Stream(1).normal(4, 2, 3).double(), credo.Stream(2).normal(4, 2).double()
     own = signal(LogJoint(shared, factors), log_q, rao_blackwell=True, axes=1)
@@ -159,7 +166,7 @@ def test_black_box_vi_learns_a_network_without_derivatives() -> None:
     posterior = credo.fit(model, (x, y), method)
     first, last = posterior.history[0], posterior.history[-1]
     assert last["log_likelihood"] - last["kl"] > first["log_likelihood"] - first["kl"] + 1.0
-    assert set(last) == {"epoch", "seconds", "log_likelihood", "kl"}
+    assert set(last) == {"epoch", "seconds", "log_likelihood", "kl", "loss"}
 
 
 @pytest.mark.parametrize("prior", [priors.Normal(), priors.ScaleMixture()])
@@ -169,7 +176,7 @@ def test_black_box_vi_moves_members_with_data_of_their_own_and_batch_norm(prior:
     model = credo.Model(net, likelihoods.LearnedGaussian(), prior)
     method = credo.Ensemble(BlackBoxVI(epochs=4, batch_size=8, samples=5), members=3)
     posterior = credo.fit(model, (x, x[:, 0]), method)
-    counted = posterior.point().buffers["1.num_batches_tracked"]
+    counted = posterior.members().buffers["1.num_batches_tracked"]
     assert counted.tolist() == [12, 12, 12]  # four epochs of three batches, once for each
 
 

@@ -4,74 +4,52 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import torch
 import typer
 from rich.console import Console
 
-from credo.cli.contests import contest_of
-from credo.cli.display import answers, plain_warnings, progress, remarks, tell
+from credo.cli.commands import COMPARED
+from credo.cli.console import answers, plain_warnings, progress, remarks, tell
 from credo.cli.main import INTERRUPTED, complain
 from credo.core.storage import SCHEMA, StorageError, environment, write_folder
+from credo.core.threads import one_thread
+from credo.data.encoder import ClassTarget, Encoder
 from credo.experiments.base import Figure, Size
-from credo.experiments.judge.comparing import Comparison
-from credo.experiments.judge.comparing import compare as held_against
-from credo.experiments.judge.methods import ENTRIES, FULL_DRAWS, QUICK_DRAWS, chosen, the_judge
-from credo.experiments.judge.pictures import draw
-from credo.experiments.judge.problems import CONTESTS
-from credo.experiments.judge.tables import comparison_table, measures
-from credo.experiments.threads import one_thread
-from credo.reports.tables import markdown
-from credo.reports.terminal import terminal_table
+from credo.experiments.judge.figures import draw
+from credo.experiments.judge.measure import Comparison, comparison_table, measures
+from credo.experiments.judge.measure import compare as run_comparison
+from credo.experiments.judge.problem import CONTESTS, FULL_DRAWS, QUICK_DRAWS, Contest, chosen, the_judge
+from credo.likelihoods import Categorical, LearnedGaussian
+from credo.model import Model
+from credo.nets import MLP
+from credo.priors import Normal
+from credo.reports.tables import markdown, terminal_table
+from credo.tabular.loading import FitRequest, load_table
 
-NAMES = ", ".join(entry.name for entry in ENTRIES)
 COMPARISON, SUMMARY = "comparison.json", "summary.md"
+MOST = 2000
+"""Training rows, all of which every step of the judge looks at."""
+JUDGED = 100
+"""Held-out rows at which methods are compared."""
+HIDDEN = 20
+FAR = 3.0
+"""Times as far from the mean of the training rows, in every column: rows outside the data."""
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
-
-@app.command()
-def compare(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help=f"Which problem: {', '.join(CONTESTS)}, or a CSV file.", autocompletion=lambda: list(CONTESTS)
-        ),
-    ],
-    target: Annotated[str | None, typer.Option("--target", "-t", help="Column to predict, for a file.")] = None,
-    methods: Annotated[
-        str, typer.Option(help=f"Some of {NAMES}, with commas between them.", show_default="all of these")
-    ] = NAMES,
-    draws: Annotated[
-        int | None, typer.Option(help="Draws of each of the judge's four chains.", show_default=str(FULL_DRAWS))
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A short judge and short runs, for a first look.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for all that is made.", show_default="runs/compare-NAME")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
-    json_wanted: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and JSON).")] = False,
+def run(
+    name: str,
+    target: str | None,
+    methods: str,
+    draws: int | None,
+    quick: bool,
+    out: Path | None,
+    seed: int,
+    json_wanted: bool,
+    quiet: bool,
 ) -> None:
-    """Hold ten methods against a judge: a long run of Hamiltonian Monte Carlo on the same model and data.
-
-    Prints how far each method's predictions are from the judge's, and what it costs; says whether the judge itself has
-    converged; draws what each believes. The judge's run is saved as it goes: after Ctrl-C the same command goes on with
-    it, and when it is done it is not repeated.
-
-    Exit code: 0 done, 1 done and the judge has not converged (with --quick it never has, and that is 0), 2 something in
-    the command must change.
-
-    Examples:
-
-        credo compare sine
-
-        credo compare moons --methods ensemble,vi --quick
-
-        credo compare sine --draws 2000 --out runs/long --json
-
-        credo compare houses.csv --target price --quick
-    """
+    """The work of `credo compare`."""
     folder = out or Path("runs") / f"compare-{Path(name).stem}"
     comparison, figure = _compared(name, target, methods, draws, quick, folder, seed, remarks(quiet))
     data = as_data(comparison, figure, seed)
@@ -96,11 +74,11 @@ def _compared(
     console: Console,
 ) -> tuple[Comparison, Figure]:
     if draws is not None and draws < 4:
-        raise ValueError(f"--draws must be at least 4, got {draws}: of fewer nothing can be told")
+        raise ValueError(f"--draws must be at least 4, got {draws}: convergence cannot be judged from fewer")
     size = Size.QUICK if quick else Size.FULL
     names = [part.strip() for part in methods.split(",") if part.strip()]
     if not names:
-        raise ValueError(f"--methods names no method: there are {NAMES}")
+        raise ValueError(f"--methods names no method: there are {', '.join(COMPARED)}")
     entries = chosen(names)
     count = draws or (QUICK_DRAWS if quick else FULL_DRAWS)
     contest = contest_of(name, target, seed)
@@ -110,12 +88,12 @@ def _compared(
     except OSError as error:
         raise StorageError(f"{folder} cannot be written ({error.strerror}): choose another folder") from None
     try:
-        with plain_warnings(console), progress(console) as told, one_thread():
-            found = held_against(contest, the_judge(count), entries, size, seed, told, checkpoint)
-            told.say("drawing")
-            return found, draw(folder, found)
+        with plain_warnings(console), progress(console) as bar, one_thread():
+            comparison = run_comparison(contest, the_judge(count), entries, size, seed, bar, checkpoint)
+            bar.say("drawing")
+            return comparison, draw(folder, comparison)
     except KeyboardInterrupt:
-        complain(f"interrupted; the judge's draws so far are in {checkpoint}, and the same command goes on with them")
+        complain(f"interrupted; the judge's draws so far are in {checkpoint}, and the same command continues them")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -156,3 +134,48 @@ def _show(console: Console, comparison: Comparison, figure: Figure, folder: Path
     console.print()
     tell(console, f"{folder / figure.path}: {figure.caption}", piped=True)
     tell(console, f"{folder / SUMMARY} and {folder / COMPARISON} hold all of this.", piped=True)
+
+
+def contest_of(name: str, target: str | None, seed: int) -> Contest:
+    """The problem of this name, or that of a table.
+
+    Raises:
+        ValueError: there is none; the sentence says what there is.
+    """
+    if name in CONTESTS:
+        return CONTESTS[name](seed)
+    if not Path(name).suffix:
+        raise ValueError(
+            f"there is no problem {name!r} to compare on: there are {', '.join(CONTESTS)}, or a CSV file with --target"
+        )
+    if target is None:
+        raise ValueError(f"--target must say which column of {name} is to be predicted")
+    return table_contest(Path(name), target, seed)
+
+
+def table_contest(path: Path, target: str, seed: int) -> Contest:
+    """A table: a network with one hidden layer on most rows, compared at the others and at rows far outside."""
+    loaded = load_table(path, FitRequest(target, seed=seed))
+    problem, parts = loaded.problem, loaded.parts
+    if len(parts.train) > MOST:
+        raise ValueError(
+            f"{path} has {len(parts.train)} training rows, and the judge looks at all of them in every step: give "
+            f"it a sample of at most {MOST}"
+        )
+    encoder = Encoder.fit(problem, parts.train)
+    trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
+    x, near = encoder.encode(trained).x, encoder.encode(held_out).x
+    classes = isinstance(encoder.target, ClassTarget)
+    outputs = len(encoder.target.classes) if isinstance(encoder.target, ClassTarget) else 1
+    net = MLP(x.shape[1], outputs, hidden=(HIDDEN,), activation="tanh")
+    few = near[:JUDGED]
+    return Contest(
+        path.stem,
+        f"{path.name}: {len(x)} rows, {x.shape[1]}-{HIDDEN}-{outputs} with tanh",
+        Model(net, Categorical() if classes else LearnedGaussian(), Normal(scale=1.0)),
+        x,
+        encoder.encode_target(trained),
+        torch.cat([few, FAR * few]),
+        torch.arange(2 * len(few)) < len(few),
+        (near, encoder.encode_target(held_out)),
+    )

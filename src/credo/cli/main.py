@@ -1,33 +1,20 @@
-"""The command `credo`: names its subcommands without loading them, and turns errors into sentences."""
+"""The program `credo`: its commands, and errors as sentences."""
 
 from __future__ import annotations
 
 import errno
-import importlib
-import inspect
 import os
 import sys
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command
+from typer.core import TyperGroup
 
-COMMANDS = {
-    "fit": "Learn from a table, and say how far the predictions can be trusted.",
-    "predict": "Predict new rows with error bars, and flag those unlike the training data.",
-    "report": "Write the report of a run again.",
-    "methods": "What methods there are, what each costs and when to use it.",
-    "data": "Data sets by name: list them, or write one to a file.",
-    "demo": "Fit a real table, predict rows never seen, draw the sine.",
-    "compare": "Hold ten methods against a long run of Hamiltonian Monte Carlo, on one problem.",
-    "reproduce": "Repeat a published experiment, and hold our numbers against its claims.",
-}
-"""Every command and its line of help. The command `name` lives in `credo.cli.name`, which has a typer `app`."""
+from credo.cli.commands import COMMANDS, SUBCOMMANDS, flowing
 
 FAILED = 1
-"""Exit code for work that did not succeed: a full disk, too little memory, a mistake of ours."""
+"""Exit code for work that did not succeed: a full disk, too little memory, a bug of ours."""
 
 USAGE = 2
 """Exit code for what the user must change: arguments, files, folders."""
@@ -37,37 +24,23 @@ INTERRUPTED = 130
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Trouble with a disk that no other argument would mend."""
+"""Trouble with a disk that no other argument would solve."""
 
 DEBUG = "CREDO_DEBUG"
-"""The environment variable under which a mistake of ours shows where it happened."""
+"""The environment variable that makes a bug of ours show where it happened."""
 
 
-class Lazy(TyperGroup):
-    """Knows its commands by name and help; imports the module of one only to run it."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        for name, line in COMMANDS.items():
-            self.commands[name] = TyperCommand(name, help=line)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, known, rest = super().resolve_command(ctx, args)
-        if name is None or known is None:
-            return name, known, rest
-        found = get_command(importlib.import_module(f"credo.cli.{name}").app)
-        for command in (found, *getattr(found, "commands", {}).values()):
-            command.help = flowing(command.help or "")
-        return name, found, rest
+class Sentences(TyperGroup):
+    """Turns errors that a user can mend into sentences and exit codes."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            complain("interrupted; nothing more was written")
+        except KeyboardInterrupt as interrupt:
+            complain(f"interrupted; {interrupt}" if str(interrupt) else "interrupted; nothing more was written")
             raise typer.Exit(INTERRUPTED) from None
         except OSError as error:
-            if error.errno == errno.EPIPE:  # the reader of a pipe has left, which is nobody's mistake
+            if error.errno == errno.EPIPE:  # the reader of a pipe has left, which is no error
                 raise
             complain(_sentence(error))
             raise typer.Exit(FAILED if error.errno in FULL else USAGE) from None
@@ -77,17 +50,6 @@ class Lazy(TyperGroup):
         except MemoryError:
             complain("this machine has too little memory for that: give fewer rows or columns")
             raise typer.Exit(FAILED) from None
-
-
-def flowing(text: str) -> str:
-    """Help whose paragraphs are broken by the terminal alone; indented lines, which are examples, stay as they are.
-
-    Example:
-        >>> flowing("One\\ntwo.\\n\\n    credo fit")
-        'One two.\\n\\n    credo fit'
-    """
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)
 
 
 def complain(text: str) -> None:
@@ -100,7 +62,7 @@ def _sentence(error: OSError) -> str:
 
 
 app = typer.Typer(
-    cls=Lazy,
+    cls=Sentences,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -134,11 +96,24 @@ def credo(
     """
 
 
+STYLE: Any = {"add_completion": False, "rich_markup_mode": "rich", "pretty_exceptions_enable": False}
+
+for _name, _command in COMMANDS.items():
+    if _name != "data":
+        app.command(_name, help=flowing(_command))(_command)
+        continue
+    _group = typer.Typer(**STYLE, no_args_is_help=True)
+    _group.callback(help=flowing(_command))(_command)
+    for _sub, _subcommand in SUBCOMMANDS.items():
+        _group.command(_sub, help=flowing(_subcommand))(_subcommand)
+    app.add_typer(_group, name=_name)
+
+
 def main() -> None:
     """The entry point of the program."""
     try:
         app(prog_name="credo")
-    except Exception as error:  # whatever a command does not expect is a mistake of ours
+    except Exception as error:  # whatever a command does not expect is a bug of ours
         if os.environ.get(DEBUG):
             raise
         complain(f"this should not have happened ({type(error).__name__}: {error}); {DEBUG}=1 shows where it did")

@@ -5,16 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 from dataclasses import asdict, dataclass
-from typing import Annotated
 
-import typer
 from rich.text import Text
 
 import credo.methods
-from credo.cli.display import answers, tell
-from credo.estimators.recipes import RECIPES
-
-app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+from credo.cli.console import answers, tell
+from credo.tabular.recipes import RECIPES
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Entry:
+class MethodEntry:
     """A method.
 
     Attributes:
@@ -60,38 +56,38 @@ ADVICE = {
     ),
     "MCDropout": Advice(
         "one network; predicts with as many passes as draws",
-        "a network with dropout is there already, or only one can be kept",
-        "rows far from the data must be recognised: its error bars depend on the run there",
+        "you have a network with dropout already, or room for one network only",
+        "rows far from the data must be recognized: its error bars depend on the run there",
     ),
     "BayesByBackprop": Advice(
-        "one network with two numbers for each weight, steps two to three times as dear",
+        "one network with two numbers for each weight, steps two to three times as expensive",
         "a distribution over weights is wanted: pruning, few data, a prior that matters",
-        "a large network and little patience: it needs more epochs, and underfits when hurried",
+        "a large network and little time: it needs more epochs, and underfits with few",
     ),
     "MAP": Advice(
         "one network; predicts with one pass",
         "a baseline, or the noise alone is enough",
-        "doubt about new kinds of rows is needed: it has none, and flags nothing",
+        "error bars for new kinds of rows are needed: it has none, and flags nothing",
     ),
     "ConcreteDropout": Advice(
-        "one network, steps up to one and a half times as dear; predicts with as many passes as draws",
+        "one network, steps up to one and a half times as expensive; predicts with as many passes as draws",
         "dropout without guessing its rate, on a wide network",
-        "a narrow network: the rates fall to nothing there, and the doubt with them",
+        "a narrow network: the rates fall to zero there, and the error bars with them",
     ),
     "VariationalDropout": Advice(
-        "one network, steps 1.2 times (correlated) to twice (an alpha for each weight) as dear",
+        "one network, steps 1.2 times (correlated) to twice (an alpha for each weight) as expensive",
         "dropout without a rate to guess, for a network of your own",
-        "a prior is something you know: its log-uniform prior takes the place of yours",
+        "a prior is something you know: its log-uniform prior replaces yours",
     ),
     "SparseVariationalDropout": Advice(
-        "one network with two numbers for each weight, steps twice as dear; the pruned network is far smaller",
+        "one network with two numbers for each weight, steps twice as expensive; the pruned network is far smaller",
         "a small network is wanted: most weights turn out to be noise and can be removed",
         "the best error bars are wanted rather than a small network",
     ),
     "MaximumLikelihood": Advice(
         "one network; predicts with one pass",
         "a plain network to compare with",
-        "small data: nothing keeps it from learning by heart",
+        "small data: nothing keeps it from overfitting",
     ),
     "BlackBoxVI": Advice(
         "one network with two numbers for each weight, many draws for each step",
@@ -111,25 +107,30 @@ ADVICE = {
     "MCLMC": Advice(
         "some twenty passes over all data, forward and back, for each draw",
         "as HMC, several times faster; its small bias does not matter",
-        "exactness is the point: no test corrects its steps",
+        "exactness is the point: no test corrects its steps, take MAMS",
+    ),
+    "MAMS": Advice(
+        "tens of passes over all data, forward and back, for each draw",
+        "as HMC: the motion of MCLMC, with a test that makes it exact",
+        "as HMC",
     ),
     "Metropolis": Advice(
         "a pass over all data for each proposal",
         "some dozens of weights, or a density without a gradient",
-        "more weights than that: HMC and NUTS get there, random walks do not",
+        "more weights than that: HMC and NUTS converge, random walks do not",
     ),
     "SimulatedAnnealing": Advice(
         "a pass over all data for each proposal; one network in the end",
         "the best weights of a density with several peaks, or without a gradient",
-        "doubt is wanted, or the network is large",
+        "error bars are wanted, or the network is large",
     ),
     "ImportanceSampling": Advice(
         "a pass over all data for each draw; the proposal comes from another method",
-        "a posterior is there already, and how close it is should be known",
+        "you have an approximate posterior already, and want to know how close it is",
         "the proposal is far from the posterior; it says so",
     ),
     "AnnealedImportanceSampling": Advice(
-        "draws times rungs times leapfrog steps, each a pass over all data, forward and back",
+        "draws times temperatures times leapfrog steps, each a pass over all data, forward and back",
         "the evidence of a model is wanted, with its standard error",
         "predictions alone are wanted",
     ),
@@ -140,7 +141,7 @@ ADVICE = {
     ),
     "SGHMC": Advice(
         "as SGLD, with a momentum for each weight",
-        "as SGLD, where its small steps get nowhere",
+        "as SGLD, where its small steps make no progress",
         "as SGLD",
     ),
     "Ensemble": Advice(
@@ -151,29 +152,19 @@ ADVICE = {
 }
 
 
-@app.command()
-def methods(
-    json_wanted: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
-) -> None:
-    """What methods there are, what each costs and when to use it.
-
-    The first ones have a short name for `credo fit`; all of them are there in Python.
-
-    Example:
-
-        credo methods
-    """
+def run(json_wanted: bool) -> None:
+    """The work of `credo methods`."""
     found = entries()
     if json_wanted:
         answers().out(json.dumps([asdict(entry) for entry in found], indent=2, ensure_ascii=False))
         return
     console = answers()
     console.print("For tables: credo fit --method NAME\n", markup=False)
-    told = False
+    said = False
     for entry in found:
-        if not entry.name and not told:
+        if not entry.name and not said:
             console.print("In Python alone: credo.fit(model, data, credo.methods.NAME(...))\n", markup=False)
-            told = True
+            said = True
         console.print(
             Text(entry.name or entry.python, "bold") + Text(f"  credo.{entry.python}" * bool(entry.name), "dim")
         )
@@ -184,7 +175,7 @@ def methods(
         console.print()
 
 
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[MethodEntry, ...]:
     """Every method: those with a name at the command line first, then all others of the library."""
     named = [_entry(name, IN_PYTHON.get(name, name)) for name in RECIPES]
     rest = [python for python in _public() if python not in IN_PYTHON.values()]
@@ -202,6 +193,6 @@ def _public() -> list[str]:
     return found
 
 
-def _entry(name: str, python: str) -> Entry:
+def _entry(name: str, python: str) -> MethodEntry:
     value = getattr(credo.methods, python)
-    return Entry(name, python, (inspect.getdoc(value) or "").split("\n")[0], ADVICE[python])
+    return MethodEntry(name, python, (inspect.getdoc(value) or "").split("\n")[0], ADVICE[python])

@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from credo.cli.display import answers
+from credo.cli.console import answers
 from credo.core.storage import write_folder
 from credo.reports import words
-from credo.reports.page import page
 from credo.tabular.runs import REPORT, open_run
+from credo.tabular.saving import report_page
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
-
-@app.command()
-def report(
-    run: Annotated[Path, typer.Argument(help="The folder that `credo fit` wrote.")],
-    json_wanted: Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and JSON).")] = False,
-) -> None:
-    """Write the report of a run again, and print what it says in short.
-
-    The page is one HTML file that needs nothing else. It is made from the numbers in the folder.
-
-    Examples:
-
-        credo report run
-
-        credo report run --json
-    """
+def run(run: Path, json_wanted: bool, quiet: bool) -> None:
+    """The work of `credo report`."""
     opened = open_run(run)
-    posterior, evaluation = opened.posterior, opened.evaluation
-    html = page(opened.story, evaluation, posterior.history, posterior.notes, run.resolve().name)
-    write_folder(run, {REPORT: html}, {})
+    write_folder(run, {REPORT: report_page(opened, run.resolve().name)}, {})
     if json_wanted:
-        told = {"report": str(run / REPORT), "evaluation": evaluation.to_json()}
-        answers().out(json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False))
+        summary = {"report": str(opened.report), "evaluation": opened.evaluation.to_json()}
+        answers().out(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False))
         return
-    console = answers(quiet)
-    for line in (*words.summary(evaluation), words.verdict_line(evaluation), f"Report: {run / REPORT}"):
+    console, evaluation = answers(quiet), opened.evaluation
+    for line in (*words.summary(evaluation), words.verdict_line(evaluation), f"Report: {opened.report}"):
         console.print(line, markup=False, soft_wrap=True)

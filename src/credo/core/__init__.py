@@ -1,1 +1,1 @@
-"""The ground floor: streams of randomness, trees of tensors, optimisers, storage. Imports torch only."""
+"""The ground floor: streams of randomness, trees of tensors, optimizers, storage. Imports torch only."""

@@ -13,6 +13,8 @@ def tensor(values: Any, name: str) -> Tensor:
     """A tensor, array, data frame or list as a tensor, with a sentence where that fails."""
     if isinstance(values, list | tuple) and values and all(isinstance(item, Tensor) for item in values):
         values = torch.stack(list(values))
+    if isinstance(values, Tensor) and values.layout is not torch.strided:
+        raise TypeError(f"{name} is a sparse tensor, and credo computes with dense ones: give {name}.to_dense()")
     if isinstance(values, Tensor):
         # what was made in inference mode cannot take part in a gradient
         return values.detach().clone() if values.is_inference() else values.detach()

@@ -6,7 +6,7 @@ What kind of value an option takes is said once, by the annotation of its field;
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -37,7 +37,7 @@ def check_options(options: object, **examples: str) -> None:
         options: a method, or a part of one.
         examples: by the name of a field, a value that it takes, where its default shows none.
 
-    Example:
+    Examples:
         >>> from credo.methods import MAP
         >>> MAP(optimizer="adam")
         Traceback (most recent call last):
@@ -49,7 +49,7 @@ def check_options(options: object, **examples: str) -> None:
         value = _plain(given)
         if not any(_fits(value, kind) for kind in kinds):
             example = examples.get(name) or _example(owner, name, kinds)
-            raise TypeError(f"{name} must be {_wanted(kinds, example)}, got {_told(value, kinds)}")
+            raise TypeError(f"{name} must be {_wanted(kinds, example)}, got {_described(value, kinds)}")
         if value is not given:
             object.__setattr__(options, name, value)
 
@@ -57,37 +57,27 @@ def check_options(options: object, **examples: str) -> None:
 def check_kind(name: str, value: object, example: str, *kinds: type) -> None:
     """Refuse an argument that is of none of these kinds."""
     if not any(_fits(value, kind) for kind in kinds):
-        raise TypeError(f"{name} must be {_wanted(kinds, example)}, got {_told(value, kinds)}")
+        raise TypeError(f"{name} must be {_wanted(kinds, example)}, got {_described(value, kinds)}")
 
 
 def check_at_least(name: str, value: int, smallest: int) -> None:
-    if not _fits(value, int) or value < smallest:
+    if not _fits(_plain(value), int) or value < smallest:
         raise ValueError(f"{name} must be a whole number of at least {smallest}, got {value!r}")
 
 
-def check_positive(name: str, value: float) -> None:
-    if not (is_number(value) and value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
+def _number_check(wanted: str, right: Callable[[float], bool]) -> Callable[[str, float], None]:
+    def check(name: str, value: float) -> None:
+        if not (is_number(value) and right(value) and math.isfinite(value)):
+            raise ValueError(f"{name} must {wanted}, got {shorten(repr(value), 100)}")
+
+    return check
 
 
-def check_not_negative(name: str, value: float) -> None:
-    if not (is_number(value) and value >= 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be zero or a positive number, got {value!r}")
-
-
-def check_finite(name: str, value: float) -> None:
-    if not (is_number(value) and math.isfinite(value)):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-
-
-def check_rate(name: str, value: float) -> None:
-    if not (is_number(value) and 0.0 <= value < 1.0):
-        raise ValueError(f"{name} must lie between 0 and 1 (1 excluded), got {value!r}")
-
-
-def check_between(name: str, value: float) -> None:
-    if not (is_number(value) and 0.0 < value < 1.0):
-        raise ValueError(f"{name} must lie between 0 and 1, got {shorten(repr(value), 100)}")
+check_positive = _number_check("be a positive number", lambda value: value > 0)
+check_not_negative = _number_check("be zero or a positive number", lambda value: value >= 0)
+check_finite = _number_check("be a finite number", lambda value: True)
+check_rate = _number_check("lie between 0 and 1 (1 excluded)", lambda value: 0.0 <= value < 1.0)
+check_between = _number_check("lie between 0 and 1", lambda value: 0.0 < value < 1.0)
 
 
 def is_number(value: object) -> bool:
@@ -99,7 +89,7 @@ def whole_number(name: str, value: object) -> int:
     """A whole number from 1 on, as Python's own."""
     number = _plain(value)
     if not _fits(number, int):
-        raise TypeError(f"{name} must be a whole number such as {EXAMPLES[int]}, got {_told(number, ())}")
+        raise TypeError(f"{name} must be a whole number such as {EXAMPLES[int]}, got {_described(number, ())}")
     check_at_least(name, number, 1)
     return int(number)
 
@@ -111,7 +101,7 @@ def fractions(name: str, value: Any) -> tuple[float, ...]:
     if not all(_fits(number, float) and 0.0 <= number <= 1.0 for number in numbers):
         raise ValueError(
             f"{name} must be a fraction of the run between 0 and 1, or several such as (0.5, 0.75), "
-            f"got {_told(value, ())}"
+            f"got {_described(value, ())}"
         )
     return numbers
 
@@ -129,7 +119,7 @@ def patterns(name: str, value: str | Collection[str]) -> str | tuple[str, ...]:
     if not listed or not all(isinstance(pattern, str) for pattern in listed):
         raise TypeError(
             f"{name} must be a pattern such as '*weight', or several in a tuple ('layers.1.*', 'layers.3.*'), "
-            f"got {_told(value, ())}"
+            f"got {_described(value, ())}"
         )
     return value if isinstance(value, str) else listed
 
@@ -147,13 +137,11 @@ def _kinds(owner: type) -> dict[str, tuple[type, ...]]:
         hints = get_type_hints(owner)
     except (NameError, AttributeError):  # names that only a type checker sees: the author's own checks must do
         return {}
-    allowed = {field.name: _classes(hints[field.name]) for field in fields(owner) if field.init}
+    allowed = {}
+    for name in (field.name for field in fields(owner) if field.init):
+        parts = get_args(hints[name]) if get_origin(hints[name]) in (Union, UnionType) else (hints[name],)
+        allowed[name] = tuple(get_origin(part) or part for part in parts)
     return {name: kinds for name, kinds in allowed.items() if all(map(_checkable, kinds))}
-
-
-def _classes(hint: Any) -> tuple[Any, ...]:
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return tuple(get_origin(part) or part for part in parts)
 
 
 def _checkable(kind: Any) -> bool:
@@ -195,8 +183,7 @@ def _word(kind: type) -> str:
     return WORDS.get(kind, f"{article} {kind.__name__}")
 
 
-def _told(value: Any, kinds: tuple[type, ...]) -> str:
+def _described(value: Any, kinds: tuple[type, ...]) -> str:
     if not isclass(value):
         return shorten(repr(value), 100)
-    own = issubclass(value, kinds)
-    return f"the class {value.__name__}: write {value.__name__}()" if own else repr(value)
+    return f"the class {value.__name__}: write {value.__name__}()" if issubclass(value, kinds) else repr(value)

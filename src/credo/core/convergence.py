@@ -24,7 +24,7 @@ DRAWS_PER_CHAIN, COUNTED_CHAINS = 100, 4
 TAILS = (0.05, 0.95)
 """The quantiles by which tails are judged. ArviZ's default, which its version 1 no longer supplies for arrays."""
 FEW = 4
-"""Draws of a chain below which nothing can be told."""
+"""Draws of a chain below which it cannot be judged."""
 BFMI = 0.3
 """Below, the energy of a chain changes too little from draw to draw for the range that it has (Betancourt 2016)."""
 RARE = 1e-3
@@ -37,10 +37,10 @@ class Convergence:
 
     Weights of a network have symmetries: two chains may hold the same functions with their hidden units in another
     order, and the weights would never agree. The functions do. What is judged at each input are the D values of
-    E[y | x, w] and, where the noise is learnt, the D of Std[y | x, w] after them: V values.
+    E[y | x, w] and, where the noise is learned, the D of Std[y | x, w] after them: V values.
 
     Attributes:
-        r_hat: rank-normalised R-hat, (B, V); NaN where all draws have the same value, so that nothing can disagree, and
+        r_hat: rank-normalized R-hat, (B, V); NaN where all draws have the same value, so that nothing can disagree, and
             everywhere for a single chain.
         ess_bulk: effective number of draws in the bulk, (B, V).
         ess_tail: that in the tails, (B, V).
@@ -87,13 +87,13 @@ class Convergence:
 
     @property
     def worst_r_hat(self) -> float:
-        """The largest of all inputs; NaN where nothing can be told."""
+        """The largest of all inputs; NaN where convergence cannot be judged."""
         known = self.r_hat[~self.r_hat.isnan()]
         return float(known.max()) if len(known) else math.nan
 
     @property
     def effective_draws(self) -> float:
-        """The smaller of bulk and tail, at the worst input; NaN where nothing can be told."""
+        """The smaller of bulk and tail, at the worst input; NaN where convergence cannot be judged."""
         both = torch.stack([self.ess_bulk, self.ess_tail])
         known = both[~both.isnan()]
         return float(known.min()) if len(known) else math.nan
@@ -119,7 +119,7 @@ class Convergence:
 
     @property
     def unknown(self) -> str | None:
-        """Why nothing can be told; None if something can."""
+        """Why convergence cannot be judged; None if something can."""
         if self.length < FEW:
             return f"each chain has {self.length} draw{'s' * (self.length > 1)}, and at least {FEW} are needed"
         if self.broken:
@@ -133,14 +133,12 @@ class Convergence:
     def verdict(self) -> str:
         """A sentence for a person: converged, not yet, how many more draws."""
         if self.unknown is not None:
-            return f"nothing can be told: {self.unknown}"
+            return f"convergence cannot be judged: {self.unknown}"
         agreement = f"R-hat is at most {self.worst_r_hat:.3f}" if self.chains > 1 else "R-hat needs several chains"
         facts = f"{agreement} and there are at least {self.effective_draws:.0f} effective draws"
-        return f"converged: {facts}" if self.converged else f"not yet: {facts}; {self._joined()}"
-
-    def _joined(self) -> str:
         alone = ["run several chains, since one cannot know what it has missed"] if self.chains == 1 else []
-        return "; ".join([*alone, *self._advice()])
+        advice = "; ".join([*alone, *self._advice()])
+        return f"converged: {facts}" if self.converged else f"not yet: {facts}; {advice}"
 
     def _advice(self) -> list[str]:
         advice = []

@@ -20,6 +20,10 @@ _SUMMED = 4096
 """Whole numbers below this are summed one by one. Counts above are spread so wide that a sum is an integral."""
 _CUTS = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 """Where a component's span is cut; the pieces are at most three standard deviations long."""
+_DOUBLINGS, _AGREEMENT = 8, 1e-4
+"""How often the points of a sum are doubled at most, and how close in nats two sums over half of them must be."""
+_WIDENINGS = 8
+"""Doublings of the span in which a quantile is sought: no normal has a representable tail beyond them."""
 _RULE = tuple(zip(*(column.tolist() for column in numpy.polynomial.legendre.leggauss(8)), strict=True))
 """Nodes and weights of Gauss and Legendre, exact to 1e-9 for a normal density on such a piece."""
 
@@ -44,18 +48,24 @@ def entropy_by_integral(log_p: LogDensity, lower: Tensor, upper: Tensor) -> Tens
     """-integral of p log p over what the components cover, element by element.
 
     The trapezoidal rule converges faster than any power of its step for smooth densities that vanish at both ends, so
-    it is used with 32 points to the narrowest component, unless there are fewer pieces than points.
+    it is used with 32 points to the narrowest component, unless there are fewer pieces than points. A skewed density
+    needs more: there are twice as many until every other one of them gives the same.
     """
     first, last = lower.amin(0), upper.amax(0)
     spans = float(((last - first) / (upper - lower).amin(0)).nan_to_num(0.0).max())
     if 32 * spans > len(_RULE) * len(_CUTS) * len(lower):
         return _by_pieces(log_p, lower, upper)
-    points = math.ceil(32 * max(1.0, spans))
-    step = (last - first) / points
-    total = torch.zeros_like(first)
-    for k in range(points + 1):
-        total = total + _information(log_p(first + k * step))
-    return total * step
+    points = 2 * math.ceil(16 * max(1.0, spans))
+    for _ in range(_DOUBLINGS):
+        step = (last - first) / points
+        halves = [torch.zeros_like(first), torch.zeros_like(first)]
+        for k in range(points + 1):
+            halves[k % 2] = halves[k % 2] + _information(log_p(first + k * step))
+        total = (halves[0] + halves[1]) * step
+        if not bool(((halves[0] - halves[1]).abs() * step > _AGREEMENT).any()):
+            break
+        points *= 2
+    return total
 
 
 def _by_pieces(log_p: LogDensity, lower: Tensor, upper: Tensor) -> Tensor:
@@ -63,9 +73,9 @@ def _by_pieces(log_p: LogDensity, lower: Tensor, upper: Tensor) -> Tensor:
     knots = torch.cat([lower + cut * (upper - lower) for cut in _CUTS]).sort(0).values
     total = torch.zeros_like(knots[0])
     for start, end in pairwise(knots):
-        centre, half = 0.5 * (start + end), 0.5 * (end - start)
+        center, half = 0.5 * (start + end), 0.5 * (end - start)
         for node, weight in _RULE:
-            total = total + weight * half * _information(log_p(centre + node * half))
+            total = total + weight * half * _information(log_p(center + node * half))
     return total
 
 
@@ -74,10 +84,8 @@ def _information(log_p: Tensor) -> Tensor:
     return -log_p.exp() * log_p.clamp_min(-1e4)
 
 
-def invert_cdf(
-    cdf: Callable[[Tensor], Tensor], level: float, lower: Tensor, upper: Tensor, *, discrete: bool
-) -> Tensor:
-    """The smallest y between lower and upper with cdf(y) >= level, by bisection, element by element."""
+def smallest_where(enough: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor, *, discrete: bool) -> Tensor:
+    """The smallest y, or whole number if discrete, from which on `enough` holds, by bisection, element by element."""
     widest = float((upper - lower).nan_to_num(0.0).max())
     # every element halves its own interval; twelve more than the digits it has find a narrow peak in a wide one
     fine = 2.0**12 / torch.finfo(lower.dtype).eps
@@ -85,7 +93,18 @@ def invert_cdf(
         middle = 0.5 * (lower + upper)
         if discrete:
             middle = middle.floor()
-        enough = cdf(middle) >= level
-        upper = torch.where(enough, middle, upper)
-        lower = torch.where(enough, lower, middle + (1.0 if discrete else 0.0)).minimum(upper)
+        found = enough(middle)
+        upper = torch.where(found, middle, upper)
+        lower = torch.where(found, lower, middle + (1.0 if discrete else 0.0)).minimum(upper)
     return upper
+
+
+def widened(enough: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Ends between which the answer lies, for levels that are rarer than the span of the components allows for."""
+    for _ in range(_WIDENINGS):
+        low, high = enough(lower), ~enough(upper)
+        if not bool((low | high).any()):
+            break
+        span = upper - lower
+        lower, upper = torch.where(low, lower - span, lower), torch.where(high, upper + span, upper)
+    return lower, upper

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,57 +58,26 @@ class Adam(Optimizer):
         return [*first, *second, *steps]
 
     def update(self, params: Params, gradients: list[Tensor], state: list[Tensor], learning_rate: Rate) -> None:
-        n, places = len(params), list(params.values())
-        slopes = [_laid_out_as(p, g) for p, g in zip(places, gradients, strict=True)]
-        first, second, steps = state[:n], state[n : 2 * n], state[2 * n :]
-        if isinstance(learning_rate, float) and _alike_on_cpu(places):
+        n, weights = len(params), list(params.values())
+        gradients = [_laid_out_as(p, g) for p, g in zip(weights, gradients, strict=True)]
+        steps = state[2 * n :]
+        lists: Any = (weights, gradients, state[:n], state[n : 2 * n], [], steps)
+        numbers: Any = {"lr": learning_rate, "beta1": self.beta_1, "beta2": self.beta_2, "eps": self.epsilon}
+        numbers |= {"weight_decay": 0.0, "amsgrad": False, "maximize": False}
+        alike = all(p.device.type == "cpu" and p.dtype == weights[0].dtype for p in weights)
+        if isinstance(learning_rate, float) and weights and alike:
             # what `adam` below ends in; for small networks, its way there takes longer than the kernel
             for step in steps:
                 step.add_(1.0)
-            torch._fused_adam_(
-                places,
-                slopes,
-                first,
-                second,
-                [],
-                steps,
-                lr=learning_rate,
-                beta1=self.beta_1,
-                beta2=self.beta_2,
-                weight_decay=0.0,
-                eps=self.epsilon,
-                amsgrad=False,
-                maximize=False,
-            )
-            return
-        adam(
-            places,
-            slopes,
-            first,
-            second,
-            [],
-            steps,
-            foreach=False,
-            fused=True,
-            amsgrad=False,
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            lr=learning_rate,
-            weight_decay=0.0,
-            eps=self.epsilon,
-            maximize=False,
-        )
-
-
-def _alike_on_cpu(tensors: list[Tensor]) -> bool:
-    """Whether one call of a fused kernel for the CPU can take them all."""
-    return bool(tensors) and all(t.device.type == "cpu" and t.dtype == tensors[0].dtype for t in tensors)
+            torch._fused_adam_(*lists, **numbers)
+        else:
+            adam(*lists, foreach=False, fused=True, **numbers)  # type: ignore[misc]
 
 
 def _laid_out_as(param: Tensor, gradient: Tensor) -> Tensor:
     """The gradient with its entries where the parameter has them in memory.
 
-    torch's fused kernel for the CPU walks over memory without looking at strides, and the gradients of vectorised
+    torch's fused kernel for the CPU goes through memory without looking at strides, and the gradients of vectorized
     members come transposed.
     """
     if gradient.stride() == param.stride():

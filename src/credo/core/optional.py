@@ -8,12 +8,7 @@ from typing import Any
 
 
 def optional(package: str, extra: str) -> Any:
-    """Import a package of an extra; a sentence if it is not installed.
-
-    Args:
-        package: its name.
-        extra: the extra of credo that brings it.
-    """
+    """Import a package of an extra; a sentence if it is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next version once a day

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from credo.core.status import Status
+
 
 class CredoWarning(UserWarning):
     """Trouble that does not stop a run, in a sentence."""
@@ -12,7 +14,7 @@ class CredoWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Record:
-    """The story of one run, carried by the posterior that came out of it.
+    """What is known of one run, carried by the posterior that came out of it.
 
     Attributes:
         method: the method's numbers, as JSON.
@@ -20,7 +22,8 @@ class Record:
         size: the number of training examples.
         plan: how members were advanced, in words.
         seconds: wall-clock time of the loop.
-        finished: False when the run was interrupted or diverged.
+        status: how the run ended.
+        reason: a sentence about why it did not come to its end; empty if it did.
         notes: sentences about choices credo made and trouble it saw.
         history: one row per epoch.
     """
@@ -30,6 +33,15 @@ class Record:
     size: int | None = None
     plan: str = ""
     seconds: float = 0.0
-    finished: bool = True
+    status: Status = Status.FINISHED
+    reason: str = ""
     notes: tuple[str, ...] = ()
     history: tuple[dict[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "status", Status(self.status))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.status is Status.FINISHED

@@ -14,7 +14,7 @@ from torch import Tensor
 
 _CPU_STATE = torch.Generator().get_state()
 _TWISTER = slice(24, 24 + 8 * 624)
-"""Where the serialised state of torch's CPU generator keeps the 624 words of its Mersenne twister."""
+"""Where the serialized state of torch's CPU generator keeps the 624 words of its Mersenne twister."""
 
 
 GLOBAL_GENERATOR = threading.RLock()
@@ -30,11 +30,11 @@ class Stream:
     A stream has no state: asking it twice gives the same numbers, and a child is unrelated to its parent and to its
     siblings. So a run that resumes at step 1000 asks for the noise of step 1000 and needs no saved generator.
 
-    Example:
-        >>> noise = Stream(seed=0).child("noise")
-        >>> bool((noise.child(7).normal(3) == noise.child(7).normal(3)).all())
+    Examples:
+        >>> rng = Stream(seed=0).child("noise")
+        >>> bool((rng.child(7).normal(3) == rng.child(7).normal(3)).all())
         True
-        >>> bool((noise.child(7).normal(3) == noise.child(8).normal(3)).any())
+        >>> bool((rng.child(7).normal(3) == rng.child(8).normal(3)).any())
         False
     """
 
@@ -60,11 +60,13 @@ class Stream:
         """A fresh torch generator at the beginning of this stream."""
         if self.lender is not None:
             return self.lender(self, torch.device(device))
-        generator = torch.Generator(device)
+        return self.restart(torch.Generator(device))
+
+    def restart(self, generator: torch.Generator) -> torch.Generator:
+        """Put a generator at the beginning of this stream."""
         if generator.device.type != "cpu":
             return generator.manual_seed(self.key())
-        generator.set_state(self._cpu_state())
-        return generator
+        return generator.set_state(self._cpu_state())
 
     def _cpu_state(self) -> Tensor:
         # the CPU generator reads 32 bits of a seed, so that two of some 80,000 streams would be the same: the name
@@ -96,7 +98,7 @@ class Stream:
     def borrowed_global(self) -> Iterator[None]:
         """Lend this stream to code that reads torch's global CPU generator, and give that back as it was.
 
-        The initialisers of torch's own layers take no generator; only here is the global one touched at all.
+        The initializers of torch's own layers take no generator; only here is the global one touched at all.
         """
         with GLOBAL_GENERATOR:
             before = torch.default_generator.get_state()

@@ -22,7 +22,7 @@ class Polynomial(Schedule):
         power: how fast it falls in the end.
         decay: the larger, the earlier it falls.
 
-    Example:
+    Examples:
         >>> round(Polynomial(power=1.0, decay=9.0).factor(1.0), 3)
         0.1
     """
@@ -43,7 +43,7 @@ class Polynomial(Schedule):
 class Geometric(Schedule):
     """The same ratio from each step to the next, from 1 down to `final`.
 
-    Example:
+    Examples:
         >>> round(Geometric(final=1e-4).factor(0.5), 6)
         0.01
     """

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from credo.core.trees import ValueT
 
-SCHEMA = 1
-"""The version of the folder's layout; a folder of a newer version is refused."""
+SCHEMA = 2
+"""The version of the folder's layout; a folder of a newer version is refused, older ones are read."""
 
 _WRITING, _READY = ".writing", ".ready"
 """Where new files are written, and where they lie once they are whole."""
@@ -41,7 +41,7 @@ def write_folder(folder: Path, texts: Mapping[str, str], tensors: Mapping[str, T
     They are written to a hidden folder inside and flushed. Renaming that folder is the commit: from then on its files
     count, whether or not they have moved to their places yet.
     """
-    writing = folder / _WRITING
+    writing = refuse_link(folder / _WRITING)
     try:
         _settle(folder)
         shutil.rmtree(writing, ignore_errors=True)
@@ -65,12 +65,19 @@ def write_folder(folder: Path, texts: Mapping[str, str], tensors: Mapping[str, T
 
 def _settle(folder: Path) -> None:
     """Move files that are ready to their places."""
-    ready = folder / _READY
+    ready = refuse_link(folder / _READY)
     if ready.is_dir():
         for file in ready.iterdir():
             file.replace(folder / file.name)
         ready.rmdir()
         _flush([folder])
+
+
+def refuse_link(path: Path) -> Path:
+    """The path itself, unless it is a link: what it leads to is not ours to move, to write or to remove."""
+    if path.is_symlink():
+        raise StorageError(f"{path} is a link to {os.readlink(path)}, which credo does not follow: remove the link")
+    return path
 
 
 def _flush(paths: Iterable[Path]) -> None:
@@ -87,7 +94,8 @@ def _flush(paths: Iterable[Path]) -> None:
 def find(folder: Path, name: str) -> Path | None:
     """Where a file of the folder lies, or None: ready before settled, as a crash may have left it."""
     try:
-        return next((path for path in (folder / _READY / name, folder / name) if path.is_file()), None)
+        ready = refuse_link(folder / _READY)
+        return next((path for path in (ready / name, folder / name) if path.is_file()), None)
     except OSError as error:
         raise StorageError(f"{folder} cannot be read ({error})") from error
 
@@ -123,10 +131,10 @@ def read_text(folder: Path, name: str) -> str:
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """A JSON object of the folder, of a schema that this version knows."""
-    path = folder / name
+    path, text = folder / name, read_text(folder, name)
     try:
-        data = json.loads(read_text(folder, name))
-    except (json.JSONDecodeError, RecursionError) as error:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path} is not readable JSON ({error}); the file is damaged or not credo's") from None
     if not isinstance(data, dict):
         raise StorageError(f"{path} holds no JSON object; the file is damaged or not credo's")
@@ -135,7 +143,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _check_schema(version: Any, path: Path) -> None:
-    if not isinstance(version, int):
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise StorageError(f"{path} has no schema version: it was not written by credo")
     if version > SCHEMA:
         raise StorageError(

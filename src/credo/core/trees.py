@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -68,6 +69,11 @@ def members_of(tree: Params) -> int:
     return int(next(iter(tree.values())).shape[0]) if tree else 1
 
 
+def finite_members(tree: Params) -> Tensor:
+    """Whether all numbers of a member are finite, (M,)."""
+    return torch.stack([t.isfinite().unsqueeze(-1).flatten(1).all(1) for t in tree.values()]).all(0)
+
+
 def take(tree: Params, index: Tensor | Sequence[int]) -> Params:
     chosen = torch.as_tensor(index)
     return {name: t[chosen.to(t.device)] for name, t in tree.items()}
@@ -83,6 +89,12 @@ def unbind(tree: Params, members: int) -> list[Params]:
     return [{name: column[m] for name, column in columns.items()} for m in range(members)]
 
 
+def weighted_squares(tensors: Sequence[Tensor], coefficients: Sequence[float]) -> Tensor:
+    """sum_t c_t sum_i t_i^2 for each member, (M,), of tensors (M, *shape)."""
+    flat = [t.unsqueeze(-1).flatten(1) for t in tensors]
+    return torch.stack([torch.linalg.vecdot(t, t) * c for t, c in zip(flat, coefficients, strict=True)]).sum(0)
+
+
 def ravel(tree: Params) -> Tensor:
     """All tensors side by side: (M, P)."""
     return torch.cat([t.unsqueeze(-1).flatten(1) for t in tree.values()], dim=1)
@@ -90,16 +102,8 @@ def ravel(tree: Params) -> Tensor:
 
 def unravel(flat: Tensor, layout: Layout) -> Params:
     """The inverse of `ravel`: (M, P) cut into (M, *shape) in the order of the layout."""
-    shapes = {name: info.shape for name, info in layout.items()}
-    parts = torch.split(flat, [_count(shape) for shape in shapes.values()], dim=1)
-    return {name: part.reshape(len(flat), *shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
-
-
-def _count(shape: Iterable[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
+    parts = torch.split(flat, [math.prod(info.shape) for info in layout.values()], dim=1)
+    return {n: part.reshape(len(flat), *info.shape) for (n, info), part in zip(layout.items(), parts, strict=True)}
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ WHOLE, PADDED = r"\d+", r"0\d+"
 def is_code(series: Series) -> bool:
     """Whether cells of text are whole numbers, and some of two or more digits begin with 0: no quantity is written so.
 
-    Example:
+    Examples:
         >>> is_code(pd.Series(["01003", "90210", None])), is_code(pd.Series(["0", "10"])), is_code(pd.Series(["00.5"]))
         (True, False, False)
     """

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from credo.data import DataError
 from credo.data.codes import PADDED
-from credo.data.errors import DataError
 from credo.data.problem import Column, Kind
-from credo.data.values import Floats, Series, days, infinities, numbers, words
+from credo.data.scaling import mean_and_scale, standardized
+from credo.data.values import Floats, Series, days, infinities, numbers, origin_of, words
 
 Flags = NDArray[np.bool_]
 YEAR, WEEK = 365.2425, 7.0
@@ -60,7 +61,7 @@ class InputColumn(ABC):
         """The cells as numbers; never NaN."""
 
     def _block(self, values: list[Floats], absent: Flags, infinite: Flags, unreadable: Flags, note: str = "") -> Block:
-        """The features with the one that says what is missing, and a word about missing cells that are new."""
+        """The features with the one that says what is missing, and a note about missing cells that are new."""
         if self.missing:
             values = [*values, absent.astype(np.float64)]
         news, empty = [note] if note else [], int((absent & ~unreadable).sum())
@@ -68,21 +69,12 @@ class InputColumn(ABC):
             news.append(f"{empty} cell(s) are missing, as none was in training")
         if infinite.any():
             news.append(f"{int(infinite.sum())} cell(s) are infinite, as none was in training")
-        told = (f"column {self.name!r}: {'; '.join(news)}",) if news else ()
+        notes = (f"column {self.name!r}: {'; '.join(news)}",) if news else ()
         strange = infinite | (absent & (not self.missing))
-        return Block(np.stack(values, axis=1), absent, strange, unreadable, told)
+        return Block(np.stack(values, axis=1), absent, strange, unreadable, notes)
 
     def _features(self, *names: str) -> tuple[str, ...]:
         return (*names, f"{self.name} is missing") if self.missing else names
-
-
-def spread(values: Floats) -> float:
-    """Standard deviation, or one where all values are the same up to rounding."""
-    largest = float(np.abs(values).max(initial=0.0))
-    if largest == 0.0:
-        return 1.0
-    relative = float((values / largest).std())  # squares of huge or tiny numbers are no numbers
-    return largest * relative if relative > 1e-9 else 1.0
 
 
 @dataclass(frozen=True)
@@ -95,32 +87,34 @@ class NumericColumn(InputColumn):
         median: of the training cells.
         infinite: whether the table had infinite cells, which then count as missing; where it had none, an infinite
             cell is larger than all others.
+        origin: what is subtracted before anything else, in whole numbers; zero unless the cells are whole numbers with
+            more digits than float64 has.
     """
 
     mean: float
     scale: float
     median: float
     infinite: bool = False
+    origin: int = 0
 
     @classmethod
     def fit(cls, series: Series, infinite: bool) -> NumericColumn:
-        values = numbers(series)
-        known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
-        absent = bool(np.isnan(values).any())
-        return cls(str(series.name), absent, float(known.mean()), spread(known), float(np.median(known)), infinite)
+        origin = origin_of(series)
+        values = numbers(series, origin)
+        return cls(str(series.name), bool(np.isnan(values).any()), *_center(values), infinite, origin)
 
     @property
     def features(self) -> tuple[str, ...]:
         return self._features(self.name)
 
     def encode(self, series: Series) -> Block:
-        values, endless = numbers(series), infinities(series)
+        values, endless = numbers(series, self.origin), infinities(series)
         infinite = np.isinf(endless) & (not self.infinite)
         absent = np.isnan(values) & ~infinite
         unreadable = absent & series.notna().to_numpy() & ~np.isinf(endless)
         filled = np.where(infinite, endless, np.where(absent, self.median, values))
         note = _unreadable(series, unreadable, self.name, "numbers")
-        return self._block([(filled - self.mean) / self.scale], absent, infinite, unreadable, note)
+        return self._block([standardized(filled, self.mean, self.scale)], absent, infinite, unreadable, note)
 
 
 @dataclass(frozen=True)
@@ -129,8 +123,8 @@ class CategoryColumn(InputColumn):
 
     Attributes:
         categories: those with a feature of their own, the most frequent first.
-        others: whether rows of training had a category without one; where none had, whoever has is a stranger, of whom
-            the network has learnt nothing.
+        others: whether training rows had a category without one; where none had, a row that has one is unfamiliar: the
+            network has learned nothing about it.
     """
 
     categories: tuple[str, ...]
@@ -195,10 +189,7 @@ class DateColumn(InputColumn):
         covered = float(np.ptp(known))
         varies = {YEAR: covered > 60, WEEK: covered >= 2, 1.0: float(np.ptp(known % 1.0)) > 0.02}
         cycles = tuple(period for period, wanted in varies.items() if wanted)
-        absent = bool(np.isnan(values).any())
-        return cls(
-            str(series.name), absent, layout, float(known.mean()), spread(known), float(np.median(known)), cycles
-        )
+        return cls(str(series.name), bool(np.isnan(values).any()), layout, *_center(known), cycles)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -214,7 +205,15 @@ class DateColumn(InputColumn):
         filled = np.where(absent, self.median, values)
         waves = [wave(2 * np.pi * filled / period) for period in self.cycles for wave in (np.sin, np.cos)]
         none = np.zeros(len(values), dtype=bool)
-        return self._block([(filled - self.mean) / self.scale, *waves], absent, none, unreadable, note)
+        trend = standardized(filled, self.mean, self.scale)
+        return self._block([trend, *waves], absent, none, unreadable, note)
+
+
+def _center(values: Floats) -> tuple[float, float, float]:
+    """Mean, scale and median of the cells that are there."""
+    known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+    mean, scale = mean_and_scale(known)
+    return float(mean), float(scale), 2.0 * float(np.median(known / 2.0))
 
 
 def _unreadable(series: Series, strange: Flags, name: str, wanted: str) -> str:

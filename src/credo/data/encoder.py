@@ -13,10 +13,10 @@ from torch import Tensor
 
 from credo.core.config import decode, encode
 from credo.core.storage import StorageError
-from credo.data.columns import Block, CategoryColumn, DateColumn, Flags, InputColumn, NumericColumn, fit_column, spread
-from credo.data.errors import DataError
-from credo.data.problem import Kind, Problem
-from credo.data.task import Task
+from credo.data import DataError, Task
+from credo.data.columns import Block, CategoryColumn, DateColumn, Flags, InputColumn, NumericColumn, fit_column
+from credo.data.problem import Kind, TableProblem
+from credo.data.scaling import mean_and_scale, standardized
 from credo.data.values import Series, infinities, numbers, words
 
 VERSION = 1
@@ -27,7 +27,7 @@ CATEGORIES = 30
 
 @dataclass(frozen=True)
 class NumericTarget:
-    """A number, standardised: (y - mean) / scale.
+    """A number, standardized: (y - mean) / scale.
 
     Attributes:
         name: of the column.
@@ -44,7 +44,7 @@ class NumericTarget:
         values = numbers(series)
         if np.isnan(values).any():
             raise DataError(f"column {self.name!r} has {int(np.isnan(values).sum())} cell(s) that are no numbers")
-        return torch.tensor((values - self.mean) / self.scale, dtype=torch.float32).unsqueeze(1)
+        return torch.tensor(standardized(values, self.mean, self.scale), dtype=torch.float32).unsqueeze(1)
 
     def decode(self, values: Any) -> NDArray[np.float64]:
         """Predicted means, quantiles or samples in the units of the target."""
@@ -114,12 +114,12 @@ class Encoder:
     left_out: tuple[str, ...] = ()
 
     @classmethod
-    def fit(cls, problem: Problem, rows: Any = None, *, most_categories: int = CATEGORIES) -> Encoder:
+    def fit(cls, problem: TableProblem, rows: Any = None, *, most_categories: int = CATEGORIES) -> Encoder:
         """Learn means, scales and categories.
 
         Args:
             problem: table, target and kinds of the columns.
-            rows: numbers of the training rows; None for all. Test rows must have no part in what is learnt here.
+            rows: numbers of the training rows; None for all. Test rows must have no part in what is learned here.
             most_categories: of one column with a feature of their own; the others share one.
         """
         frame = problem.frame if rows is None else problem.frame.iloc[np.asarray(rows)]
@@ -182,7 +182,7 @@ class Encoder:
         return notes
 
     def encode_target(self, frame: pd.DataFrame) -> Tensor:
-        """Targets as the network learns them: (B, 1) standardised numbers or (B,) class numbers."""
+        """Targets as the network learns them: (B, 1) standardized numbers or (B,) class numbers."""
         if self.target.name not in frame.columns:
             raise DataError(f"the table lacks the target column {self.target.name!r}")
         return self.target.encode(frame[self.target.name])
@@ -213,7 +213,7 @@ class Encoder:
             raise StorageError(f"the description of the table's columns is damaged ({error!r})") from None
 
 
-def _has_infinite(problem: Problem, name: str, kind: Kind) -> bool:
+def _has_infinite(problem: TableProblem, name: str, kind: Kind) -> bool:
     # all rows: what the table holds on either side of a split is no surprise later
     return kind is Kind.NUMERIC and bool(np.isinf(infinities(problem.frame[name])).any())
 
@@ -226,12 +226,12 @@ def _strange(blocks: list[Block]) -> Flags:
     return np.asarray(np.any([block.strange for block in blocks], axis=0) | empty)
 
 
-def _fit_target(problem: Problem, frame: pd.DataFrame) -> NumericTarget | ClassTarget:
+def _fit_target(problem: TableProblem, frame: pd.DataFrame) -> NumericTarget | ClassTarget:
     if problem.task is Task.CLASSIFICATION:
         # all rows: a class that only test rows have is still a class
         return ClassTarget(problem.target, tuple(sorted(set(words(problem.frame[problem.target])), key=_natural)))
-    values = numbers(frame[problem.target])
-    return NumericTarget(problem.target, float(values.mean()), spread(values))
+    mean, scale = mean_and_scale(numbers(frame[problem.target]))
+    return NumericTarget(problem.target, float(mean), float(scale))
 
 
 def _natural(word: str) -> tuple[int, float, str]:

@@ -11,10 +11,9 @@ from enum import Enum
 import numpy as np
 import pandas as pd
 
+from credo.data import DataError, Task
 from credo.data.codes import is_code
-from credo.data.errors import DataError
-from credo.data.reading import Table
-from credo.data.task import Task
+from credo.data.reading import InputTable
 from credo.data.values import (
     NATIVE,
     Series,
@@ -76,11 +75,11 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class TableProblem:
     """A table with a question.
 
     Attributes:
-        frame: the rows that can be learnt from, numbered from 0.
+        frame: the rows that can be learned from, numbered from 0.
         target: name of the column that is predicted.
         task: a number or a class.
         columns: all other columns.
@@ -94,7 +93,9 @@ class Problem:
     notes: tuple[str, ...]
 
 
-def pose(table: Table, target: str, *, task: Task | None = None, kinds: Mapping[str, Kind] | None = None) -> Problem:
+def pose(
+    table: InputTable, target: str, *, task: Task | None = None, kinds: Mapping[str, Kind] | None = None
+) -> TableProblem:
     """Find out what each column is, which rows have an answer, and what kind of answer it is.
 
     Args:
@@ -120,7 +121,7 @@ def pose(table: Table, target: str, *, task: Task | None = None, kinds: Mapping[
         raise DataError(f"{table.source} has no column to predict {target!r} from: {found}")
     notes += [f"column {c.name!r} is left out: {c.why}" for c in columns if not c.used]
     notes += [f"column {c.name!r}: {c.why}" for c in columns if c.used and c.why]
-    return Problem(frame, target, task, tuple(columns), tuple(notes))
+    return TableProblem(frame, target, task, tuple(columns), tuple(notes))
 
 
 def _near(name: str, names: list[str]) -> str:
@@ -131,12 +132,12 @@ def _near(name: str, names: list[str]) -> str:
     return f"its columns are {shown}"
 
 
-def column_of(series: Series, wish: Kind | None = None) -> Column:
+def column_of(series: Series, kind: Kind | None = None) -> Column:
     """What a column is.
 
     Args:
         series: its cells.
-        wish: the kind, where the user knows it.
+        kind: where the user knows it.
     """
     name, rows = str(series.name), len(series)
     if is_nested(series):
@@ -146,8 +147,8 @@ def column_of(series: Series, wish: Kind | None = None) -> Column:
     as_numbers = numbers(series) if is_number(series) else None
     missing = int(series.isna().sum()) if as_numbers is None else int(np.isnan(as_numbers).sum())
     distinct = int(series.nunique())
-    if wish is not None:
-        return _as_wished(series, wish, missing, distinct)
+    if kind is not None:
+        return _as_kind(series, kind, missing, distinct)
     if missing == rows:
         return Column(name, Kind.CONSTANT, missing, 0, why="it is empty")
     if distinct <= 1 and missing == 0:
@@ -166,16 +167,16 @@ def column_of(series: Series, wish: Kind | None = None) -> Column:
     return _of_text(series, missing, distinct)
 
 
-def _as_wished(series: Series, wish: Kind, missing: int, distinct: int) -> Column:
+def _as_kind(series: Series, kind: Kind, missing: int, distinct: int) -> Column:
     name = str(series.name)
-    if wish is Kind.DATE:
+    if kind is Kind.DATE:
         found = (NATIVE, False) if is_date(series) else date_layout(series)
         if found is None:
             raise DataError(f"column {name!r} is to be read as dates, and no known way to write dates fits its cells")
-        return Column(name, wish, missing, distinct, found[0])
-    if wish is Kind.NUMERIC and bool(np.isnan(numbers(series)).all()):
+        return Column(name, kind, missing, distinct, found[0])
+    if kind is Kind.NUMERIC and bool(np.isnan(numbers(series)).all()):
         raise DataError(f"column {name!r} is to be read as numbers, and none of its cells is one")
-    return Column(name, wish, missing, distinct, why="" if wish in USED else "as you asked")
+    return Column(name, kind, missing, distinct, why="" if kind in USED else "as you asked")
 
 
 def _identifier(series: Series, distinct: int, missing: int) -> str:

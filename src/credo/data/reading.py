@@ -8,7 +8,7 @@ import gzip
 import io
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import pandas as pd
 
+from credo.data import DataError
 from credo.data.codes import padded_columns, unless_codes
-from credo.data.errors import DataError
 
 HEAD = 2**20
 """Bytes that are looked at to find out separator and encoding."""
@@ -30,7 +30,7 @@ MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "N
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class InputTable:
     """What a file holds.
 
     Attributes:
@@ -44,7 +44,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def read_table(path: str | Path, codes: Collection[str] = ()) -> Table:
+def read_table(path: str | Path, codes: Collection[str] = ()) -> InputTable:
     """Read a CSV file (any of the usual separators and encodings, gzipped or not) or a Parquet file, once.
 
     Columns of whole numbers some of which begin with 0 (01003, in the first megabyte) are codes, and stay text.
@@ -60,12 +60,12 @@ def read_table(path: str | Path, codes: Collection[str] = ()) -> Table:
         with open(path, "rb") as file:
             head = file.read(HEAD)
             if head[:4] == b"PAR1":
-                return _table(_parquet(path), str(path), [])
-            stream: IO[bytes] = _Again(head, file)
+                return table_of(_with_row_names(_parquet(path)), str(path))
+            stream = _again(head, file)
             if head[:2] == b"\x1f\x8b":
                 unpacked = io.BufferedReader(gzip.GzipFile(fileobj=stream))
                 head = unpacked.read(HEAD)
-                stream = _Again(head, unpacked)
+                stream = _again(head, unpacked)
             return _read_text(stream, head, str(path), codes)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: check the name of the file") from None
@@ -75,11 +75,9 @@ def read_table(path: str | Path, codes: Collection[str] = ()) -> Table:
         raise DataError(f"{path} cannot be read ({error})") from None
 
 
-class _Again(io.BufferedReader):
+def _again(head: bytes, rest: IO[bytes]) -> IO[bytes]:
     """A stream whose first bytes were already taken, as if they had not been: pipes cannot be wound back."""
-
-    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
-        super().__init__(_Chain(head, rest), HEAD)
+    return io.BufferedReader(_Chain(head, rest), HEAD)
 
 
 class _Chain(io.RawIOBase):
@@ -99,7 +97,7 @@ class _Chain(io.RawIOBase):
         return 0
 
 
-def _read_text(stream: IO[bytes], head: bytes, source: str, codes: Collection[str]) -> Table:
+def _read_text(stream: IO[bytes], head: bytes, source: str, codes: Collection[str]) -> InputTable:
     _refuse_other_formats(head, source)
     notes: list[str] = []
     encoding = _encoding(head)
@@ -119,7 +117,7 @@ def _read_text(stream: IO[bytes], head: bytes, source: str, codes: Collection[st
             notes.append(f"{source} has bytes that are not UTF-8: they were read as Windows-1252")
     finally:
         _STRAYS.reset(strays)
-    return _table(frame, source, [*notes, *_header_notes(layout.header, source)])
+    return table_of(_with_row_names(frame), source, [*notes, *_header_notes(layout.header, source)])
 
 
 def _parquet(path: str | Path) -> pd.DataFrame:
@@ -248,10 +246,26 @@ def _header_notes(header: tuple[str, ...], source: str) -> list[str]:
     return notes
 
 
-def _table(frame: pd.DataFrame, source: str, notes: list[str]) -> Table:
-    if not isinstance(frame.index, pd.RangeIndex):
-        frame = frame.reset_index(names="row name")  # one cell more than names in each line: the first is a name
-    frame.columns = [str(name).strip() for name in frame.columns]
-    if len(frame) == 0:
-        raise DataError(f"{source} has a line of column names and no rows")
-    return Table(frame, source, tuple(notes))
+def table_of(frame: pd.DataFrame, source: str, notes: Sequence[str] = ()) -> InputTable:
+    """A data frame as a table; the frame itself is not changed, and its index is no column.
+
+    Args:
+        frame: the columns.
+        source: how sentences call it.
+        notes: what was found out in reading it.
+
+    Raises:
+        DataError: if it has no rows, or two columns with the same name.
+    """
+    plain = frame.reset_index(drop=True).set_axis([str(name).strip() for name in frame.columns], axis=1)
+    if len(plain) == 0:
+        raise DataError(f"{source} has column names and no rows")
+    twice = plain.columns[plain.columns.duplicated()]
+    if len(twice):
+        raise DataError(f"{source} has several columns called {twice[0]!r}: give each a name of its own")
+    return InputTable(plain, source, tuple(notes))
+
+
+def _with_row_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """A file with one cell more than names in each line: the first is the name of the row."""
+    return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index(names="row name")

@@ -1,4 +1,4 @@
-"""Data sets by name: those that scikit-learn carries, those that are made, and those of a folder of the user's."""
+"""Data sets by name: those that scikit-learn carries, those that are generated, and those of a folder of the user's."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from credo.data import toys
-from credo.data.errors import DataError
+from credo.data import DataError, Task, toys
 from credo.data.splits import Split
-from credo.data.task import Task
 
 FOLDER = "CREDO_DATA"
 """The environment variable that names the folder of files."""
@@ -71,12 +69,12 @@ class _Entry:
 
 @dataclass(frozen=True)
 class Listing:
-    """A line of the catalogue.
+    """A line of the catalog.
 
     Attributes:
         name: by which `load` knows it.
         about: what it is.
-        ready: whether it is at hand.
+        ready: whether it is available.
         why: what is missing, where it is not.
     """
 
@@ -87,7 +85,7 @@ class Listing:
 
 
 def available() -> tuple[Listing, ...]:
-    """Every data set there is, and whether it is at hand."""
+    """Every data set there is, and whether it is available."""
     lines = []
     for name, entry in _ENTRIES.items():
         why = _missing(name, entry)
@@ -102,9 +100,9 @@ def load(name: str) -> DataSet:
         name: one of `available()`.
 
     Raises:
-        DataError: if there is none of that name, or its file is not at hand or not the known one.
+        DataError: if there is none of that name, or its file is not available or not the known one.
 
-    Example:
+    Examples:
         >>> load("two-moons").x.shape
         (200, 2)
     """
@@ -136,7 +134,7 @@ def _missing(name: str, entry: _Entry) -> str:
             f"{FOLDER} to that folder"
         )
     if not (Path(folder) / entry.file).is_file():
-        return f"the data set {name!r} is not at hand: {FOLDER} names the folder {folder}, and it has no {entry.file}"
+        return f"the data set {name!r} is not available: {FOLDER} names the folder {folder}, and it has no {entry.file}"
     return ""
 
 
@@ -152,11 +150,11 @@ def _from_sklearn(name: str) -> DataSet:
 
 
 _TOYS: dict[str, tuple[Callable[[], toys.Pair], str]] = {
-    "sine": (toys.sine, "made: 32 points of a noisy sine"),
-    "gap": (toys.gap, "made: a sine with no data in the middle"),
-    "varying-noise": (toys.varying_noise, "made: a sine whose noise grows with the input"),
-    "two-moons": (toys.two_moons, "made: two interleaving half circles, two classes"),
-    "blobs": (toys.blobs, "made: three overlapping clouds, three classes"),
+    "sine": (toys.sine, "generated: 32 points of a noisy sine"),
+    "gap": (toys.gap, "generated: a sine with no data in the middle"),
+    "varying-noise": (toys.varying_noise, "generated: a sine whose noise grows with the input"),
+    "two-moons": (toys.two_moons, "generated: two interleaving half circles, two classes"),
+    "blobs": (toys.blobs, "generated: three overlapping clouds, three classes"),
 }
 
 
@@ -219,7 +217,7 @@ _UCI_CHECKSUMS = {
 _ENTRIES: dict[str, _Entry] = {
     "diabetes": _Entry("in scikit-learn: disease progression of 442 patients, 10 inputs", _from_sklearn),
     "wine": _Entry("in scikit-learn: 178 wines, 13 inputs, three classes", _from_sklearn),
-    "breast-cancer": _Entry("in scikit-learn: 569 tumours, 30 inputs, two classes", _from_sklearn),
+    "breast-cancer": _Entry("in scikit-learn: 569 tumors, 30 inputs, two classes", _from_sklearn),
     "digits": _Entry("in scikit-learn: 1,797 images of 8 x 8, ten classes", _from_sklearn),
     **{name: _Entry(about, _from_toys) for name, (_, about) in _TOYS.items()},
     "mnist": _Entry(

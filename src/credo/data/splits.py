@@ -47,7 +47,7 @@ def split(count: int, *, test: float = 0.1, validation: float = 0.0, seed: int =
         classes: (N,) class of each row; every part then has the classes in proportion, and a class of one row
             goes to training.
 
-    Example:
+    Examples:
         >>> parts = split(100, test=0.2, validation=0.1)
         >>> len(parts.train), len(parts.validation), len(parts.test)
         (70, 10, 20)

@@ -80,8 +80,8 @@ def blobs(count: int = 300, *, classes: int = 3, noise_scale: float = 0.6, seed:
     """
     y = torch.arange(count) % classes
     angle = 2 * math.pi * y / classes
-    centre = 2.0 * torch.stack([angle.cos(), angle.sin()], dim=1)
-    return centre + noise_scale * Stream(seed, ("toys", "blobs")).normal(count, 2), y
+    center = 2.0 * torch.stack([angle.cos(), angle.sin()], dim=1)
+    return center + noise_scale * Stream(seed, ("toys", "blobs")).normal(count, 2), y
 
 
 def _uniform(stream: Stream, count: int) -> Tensor:

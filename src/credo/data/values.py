@@ -1,4 +1,4 @@
-"""Cells as numbers, words or dates: the same reading when a table is learnt from and when it is predicted."""
+"""Cells as numbers, words or dates: the same reading when a table is learned from and when it is predicted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ Floats = NDArray[np.float64]
 Series = Any
 """A pandas Series."""
 
+EXACT = 2**53
+"""Whole numbers up to here are themselves in float64."""
 PLACEHOLDERS = ("none", "unknown", "missing", "-", "--", ".", "inf", "-inf", "infinity", "-infinity")
 """Words that stand for no number among numbers."""
 NATIVE = "native"
@@ -42,13 +44,35 @@ def is_date(series: Series) -> bool:
     return bool(pd.api.types.is_datetime64_any_dtype(series))
 
 
-def numbers(series: Series) -> Floats:
+def numbers(series: Series, origin: int = 0) -> Floats:
     """Cells as numbers, NaN where they are missing, infinite or no numbers.
 
     Text may have a currency sign or a per cent sign, and commas between thousands.
+
+    Args:
+        series: the cells.
+        origin: what is subtracted from them; from whole numbers before they become float64.
     """
     values = _read(series)
+    if origin and pd.api.types.is_integer_dtype(series):
+        present = series.notna().to_numpy()
+        values[present] = [float(int(cell) - origin) for cell in series[present]]
+    else:
+        values = values - origin
     return np.where(np.isfinite(values), values, np.nan)
+
+
+def origin_of(series: Series) -> int:
+    """A cell of a column of whole numbers with more digits than float64 has; zero for all other columns.
+
+    Examples:
+        >>> origin_of(pd.Series([2**60 + 1, 2**60 + 2])), origin_of(pd.Series([2019, 2020]))
+        (1152921504606846977, 0)
+    """
+    if not pd.api.types.is_integer_dtype(series) or not series.notna().any():
+        return 0
+    cells = series.dropna()
+    return int(cells.iloc[0]) if max(abs(int(cells.min())), abs(int(cells.max()))) > EXACT else 0
 
 
 def infinities(series: Series) -> Floats:
@@ -75,6 +99,8 @@ def placeholders(series: Series) -> int:
 
 def words(series: Series) -> Any:
     """Cells as text (an array of objects), None where they are missing; 1.0 and 1 are the same word."""
+    if pd.api.types.is_integer_dtype(series):
+        return np.array([None if pd.isna(cell) else str(int(cell)) for cell in series], dtype=object)
     if is_number(series):
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         return np.array([None if np.isnan(v) else _word(v) for v in values], dtype=object)
@@ -101,8 +127,8 @@ def days(series: Series, layout: str) -> Floats:
         text = series.astype("object").where(series.notna(), None)
         moments = pd.to_datetime(text, format=wanted, errors="coerce", utc=True)
     plain = pd.to_datetime(moments, utc=True).dt.tz_localize(None)
-    seconds = plain.to_numpy(dtype="datetime64[s]").astype(np.int64) / 86400.0
-    return np.where(plain.isna().to_numpy(), np.nan, seconds)
+    microseconds = plain.to_numpy(dtype="datetime64[us]").astype(np.int64)
+    return np.where(plain.isna().to_numpy(), np.nan, microseconds / 86400e6)
 
 
 def date_layout(series: Series) -> tuple[str, bool] | None:

@@ -1,11 +1,11 @@
 """What to do with a posterior: decisions and economies."""
 
-from credo.decide.compression import Compression, Kept, compression, log_alpha, prune_noise
+from credo.decide.compression import Compression, LayerCompression, compression, log_alpha, prune_noise
 from credo.decide.pruning import PruningCurve, pruning_curve, read_sparse, write_sparse
 
 __all__ = [
     "Compression",
-    "Kept",
+    "LayerCompression",
     "PruningCurve",
     "compression",
     "log_alpha",

@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from credo.core.trees import Params, Variables
+from credo.methods.dropout.variational import THRESHOLD
 from credo.posteriors import DiagonalGaussian, UnitNoise
 from credo.posteriors.gaussian import independent_normals
-
-THRESHOLD = 3.0
-"""log alpha above which a weight is removed. It was chosen by the authors: the weight is then noise of 4.5 times its
-size, as under a dropout rate of 95 %."""
 
 
 def log_alpha(posterior: DiagonalGaussian | UnitNoise) -> Params:
@@ -23,7 +20,7 @@ def log_alpha(posterior: DiagonalGaussian | UnitNoise) -> Params:
     noise of their input unit it has the shape in which it is shared, to be broadcast.
     """
     if isinstance(posterior, UnitNoise):
-        return {name: 2.0 * spread.log() for name, spread in posterior.relative_scale.items()}
+        return {name: 2.0 * scale.log() for name, scale in posterior.relative_scale.items()}
     posterior = independent_normals(posterior, "log_alpha")
     layout = posterior.model.network.layout
     mean = {name: posterior.mean.params[name] for name in posterior.scale if name in layout}
@@ -44,17 +41,17 @@ def prune_noise(posterior: DiagonalGaussian, threshold: float = THRESHOLD) -> Di
         https://arxiv.org/abs/1701.05369
     """
     posterior = independent_normals(posterior, "prune_noise")
-    gone = {name: a > threshold for name, a in log_alpha(posterior).items()}
+    removed = {name: a > threshold for name, a in log_alpha(posterior).items()}
 
     def without(tree: Params) -> Params:
-        return {name: t.masked_fill(gone[name], 0.0) if name in gone else t for name, t in tree.items()}
+        return {name: t.masked_fill(removed[name], 0.0) if name in removed else t for name, t in tree.items()}
 
     mean = Variables(without(posterior.mean.params), posterior.mean.buffers)
     return replace(posterior, mean=mean, scale=without(posterior.scale))
 
 
 @dataclass(frozen=True)
-class Kept:
+class LayerCompression:
     """How many weights of a parameter are not zero."""
 
     name: str
@@ -75,7 +72,7 @@ class Compression:
         layers: in the order of the network; parameters that were uncertain, so not biases that are points.
     """
 
-    layers: tuple[Kept, ...]
+    layers: tuple[LayerCompression, ...]
 
     @property
     def weights(self) -> int:
@@ -96,7 +93,7 @@ class Compression:
         if self.kept == 0:
             return (
                 f"all {self.weights:,} weights are removed, so every input gets the same answer: the KL won before "
-                "the data were heard. Start from a trained net (start=...), or let the KL come later (annealing=WarmUp)"
+                "the data counted. Start from a trained net (start=...), or let the KL come later (annealing=WarmUp)"
             )
         empty = [layer.name for layer in self.layers if layer.kept == 0]
         if empty:
@@ -127,7 +124,7 @@ def compression(posterior: DiagonalGaussian, member: int = 0) -> Compression:
     check_member(member, posterior.mean.members)
     layout = posterior.model.network.layout
     means = {name: posterior.mean.params[name][member] for name in posterior.scale if name in layout}
-    return Compression(tuple(Kept(name, w.numel(), int(w.count_nonzero())) for name, w in means.items()))
+    return Compression(tuple(LayerCompression(name, w.numel(), int(w.count_nonzero())) for name, w in means.items()))
 
 
 def check_member(member: int, members: int) -> None:

@@ -1,6 +1,6 @@
 """Whether a run can be trusted: verdicts on draws, approximations and gradients."""
 
-from credo.core.pareto import fit_generalised_pareto, pareto_k
+from credo.core.pareto import fit_generalized_pareto, pareto_k
 from credo.diagnostics.agreement import Agreement, ClassAgreement, NumericAgreement, agreement
 from credo.diagnostics.convergence import Convergence, convergence
 from credo.diagnostics.gradients import gradient_draws
@@ -14,7 +14,7 @@ __all__ = [
     "Trust",
     "agreement",
     "convergence",
-    "fit_generalised_pareto",
+    "fit_generalized_pareto",
     "gradient_draws",
     "pareto_k",
     "trust",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from credo.likelihoods import Bernoulli
-from credo.predictive import ClassPredictive, NumericPredictive, Predictive
+from credo.predictive import ClassPredictive, NumericMixture, NumericPredictive, Predictive
 
 PICKS, CUTS = 128, 4
 """Components of a mixture that place nodes, and nodes that each of them places."""
@@ -95,13 +95,13 @@ def agreement(prediction: Predictive, reference: Predictive) -> Agreement:
     """How near a predictive distribution is to another one at the same inputs.
 
     Args:
-        prediction: p, of the method that is judged.
-        reference: q, of the judge, for example a long run of NUTS. The units of the measures are its own.
+        prediction: p, of the method that is tested.
+        reference: q, for example of a long run of NUTS. The units of the measures are its own.
 
     Returns:
         A `ClassAgreement` or a `NumericAgreement`.
 
-    Example:
+    Examples:
         >>> from credo.likelihoods import Gaussian
         >>> from credo.predictive import predictive
         >>> p, q = (predictive(Gaussian(), torch.full((1, 1, 1), at), {}, torch.zeros(1)) for at in (0.0, 3.0))
@@ -177,7 +177,7 @@ class _Mixture:
         params = {name: value.double().cpu() for name, value in prediction.params.items()}
         weights = prediction.log_weights.double().cpu()
         draws = prediction.draws[:, rows].double().cpu()
-        exact = NumericPredictive(prediction.likelihood, draws, params, weights)
+        exact = NumericMixture(prediction.likelihood, draws, params, weights)
         lower, upper = prediction.likelihood.spread(draws, params)
         return _Mixture(exact, lower, upper)
 

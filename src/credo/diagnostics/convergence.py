@@ -63,15 +63,15 @@ def convergence(posterior: Chains, x: Any) -> Convergence:
 def _blocks(posterior: Chains, inputs: Tensor) -> Iterator[NDArray[np.float64]]:
     """What is judged, as ArviZ wants it, (C, T, rows, V), for a few inputs at a time."""
     functions, likelihood = posterior.draw(), posterior.model.likelihood
-    own = functions.likelihood_params
+    learned = functions.likelihood_params
     outputs = posterior.model.outputs(functions.variables, inputs)
     rows = max(1, ENTRIES // (len(functions) * outputs))
     noisy = False
     for start in range(0, len(inputs), rows):
         draws = functions(inputs[start : start + rows])
-        judged = likelihood.mean(draws, own).double()
+        judged = likelihood.mean(draws, learned).double()
         if isinstance(likelihood, NumericLikelihood):
-            noise = likelihood.variance(draws, own).double().sqrt()
+            noise = likelihood.variance(draws, learned).double().sqrt()
             noisy = noisy or (start == 0 and bool((noise != noise[:1]).any()))  # the same V for every block
             judged = torch.cat([judged, noise], dim=-1) if noisy else judged
         yield posterior.by_chain(judged).cpu().numpy()

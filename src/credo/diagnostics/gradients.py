@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.core.trees import ravel
 from credo.methods.base import Tick
 from credo.methods.vi.mean_field import MeanField, VariationalState
 from credo.model import Batch, Target
@@ -35,7 +34,7 @@ def gradient_draws(
         repeats: estimates of each method.
         seed: of the noise.
 
-    Example:
+    Examples:
         >>> import credo
         >>> from credo.methods.vi import BayesByBackprop, BlackBoxVI
         >>> x = torch.linspace(-1, 1, 10)[:, None]
@@ -51,11 +50,12 @@ def gradient_draws(
 
 
 def _repeated(
-    method: MeanField, target: Target, state: VariationalState, batch: Batch, repeats: int, noise: Stream
+    method: MeanField, target: Target, state: VariationalState, batch: Batch, repeats: int, rng: Stream
 ) -> Tensor:
     """Members of one run are independent, so as many members as repeats are as many estimates."""
     mean = state.mean.repeat(repeats)
     rho = {name: r.expand(repeats, *r.shape[1:]).contiguous() for name, r in state.rho.items()}
-    many = VariationalState.of(mean, rho, method.memory(mean))
-    gradient = method.gradient(target, many, batch, Tick(0, method.epochs, noise))
-    return torch.cat([ravel(row.tree()) for row in (gradient.mean, gradient.rho)], dim=1)
+    q = VariationalState(mean, rho).leaves()
+    objective, *_ = method.objective(target, q, batch, Tick(0, method.epochs, rng), method.memory(mean))
+    gradients = method.gradients(objective, [*q.mean.values(), *q.rho.values()], target)
+    return torch.cat([g.flatten(1) for g in gradients], dim=1)

@@ -12,14 +12,13 @@ from torch import Tensor
 from credo.core.arrays import tensor
 from credo.core.pareto import pareto_k
 from credo.core.trees import take
+from credo.methods.mcmc.metropolis import full_log_likelihood
+from credo.model import Batch, Target
 from credo.posteriors import DiagonalGaussian
-from credo.posteriors.gaussian import independent_normals
-from credo.posteriors.gaussian_prior import check_model_prior
+from credo.posteriors.gaussian import check_proper, independent_normals
 
 GOOD, USABLE = 0.5, 0.7
 """Bounds of k-hat: below the first q is close to the posterior, above the second importance weights cannot mend it."""
-ROWS = 4096
-"""Examples whose outputs are held in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,17 @@ class Trust:
     def verdict(self) -> str:
         """A sentence for a person."""
         worst = max(self.k)
-        told = "k-hat cannot be told from so few draws" if math.isinf(worst) and worst > 0 else f"k-hat is {worst:.2f}"
+        known = (
+            "k-hat cannot be estimated from so few draws"
+            if math.isinf(worst) and worst > 0
+            else f"k-hat is {worst:.2f}"
+        )
         if worst < GOOD:
-            return f"{told}: q is close to the posterior"
+            return f"{known}: q is close to the posterior"
         if worst < USABLE:
-            return f"{told}: q is off, but importance weights can mend what is computed from it"
+            return f"{known}: q is off, but importance weights can mend what is computed from it"
         return (
-            f"{told}: q misses parts of the posterior that matter. Its predictions may still be good: test their "
+            f"{known}: q misses parts of the posterior that matter. Its predictions may still be good: test their "
             "calibration on data that it has not seen"
         )
 
@@ -65,13 +68,13 @@ def trust(
 
     Raises:
         TypeError: if the posterior has no density over the weights, as dropout and draws.
-        ValueError: after variational dropout, whose log-uniform prior is improper: there is no posterior.
+        ValueError: if the prior is improper, as that of variational dropout: there is no posterior.
 
     Reference: Y. Yao, A. Vehtari, D. Simpson, A. Gelman, "Yes, but did it work? Evaluating variational inference",
         2018, https://arxiv.org/abs/1802.02538
     """
     posterior = independent_normals(posterior, "trust", "BayesByBackprop or BlackBoxVI")
-    check_model_prior(posterior.record, "trust")
+    check_proper(posterior, "trust")
     each = [_log_weights(_member(posterior, m), data, draws, seed, temperature) for m in range(posterior.mean.members)]
     return Trust(
         tuple(pareto_k(w) for w in each),
@@ -88,16 +91,12 @@ def _member(posterior: DiagonalGaussian, member: int) -> DiagonalGaussian:
 def _log_weights(
     posterior: DiagonalGaussian, data: tuple[Any, Any], draws: int, seed: int, temperature: float
 ) -> Tensor:
-    model, functions = posterior.model, posterior.draw(draws, seed)
+    model, variables = posterior.model, posterior.draw(draws, seed).variables
     x, y = posterior.inputs(data[0]), tensor(data[1], "y").to(posterior.device)
-    params = functions.variables.params
-    own = functions.likelihood_params
-    weights = {name: params[name] for name in model.network.layout}
-    log_joint = model.prior.log_prob(weights, model.network.layout).double() + model.likelihood.log_prior(own)
-    targets = model.likelihood.check_targets(y, model.outputs(functions.variables, x))
+    targets = model.likelihood.check_targets(y, model.outputs(variables, x))
     if len(targets) != len(x):
         raise ValueError(f"x has {len(x)} rows and y has {len(targets)}: they must be the same number")
-    for start in range(0, len(x), ROWS):
-        rows = slice(start, start + ROWS)
-        log_joint = log_joint + model.likelihood.log_prob(functions(x[rows]), targets[rows], own).sum(1)
-    return log_joint / temperature - posterior.log_prob(params)
+    target = Target(model, len(x), temperature)
+    log_likelihood = full_log_likelihood(target, variables, Batch(x, targets))
+    log_joint = target.temper(log_likelihood + target.log_prior(variables.params).double())
+    return log_joint - posterior.log_prob(variables.params)

@@ -1,4 +1,4 @@
-"""What both estimators share: parameters, standardised inputs, the posterior and its predictive."""
+"""What both estimators share: parameters, standardized inputs, the posterior and its predictive."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from credo.estimators.recipes import Numbers, recipe_of, table_model
-from credo.estimators.training import learn
-from credo.estimators.units import Standardiser, in_double
 from credo.likelihoods import Likelihood
 from credo.posteriors import Posterior
 from credo.predictive import Predictive
+from credo.tabular.recipes import Settings, recipe_of, table_model
+from credo.tabular.training import learn
+from credo.tabular.units import Standardizer, in_double
 
 Floats = NDArray[np.float64]
 
@@ -41,20 +41,20 @@ class BayesianEstimator(BaseEstimator, ABC):
 
     def _learn(self, X: Floats, y: Tensor, likelihood: Likelihood, outputs: int) -> None:  # noqa: N803
         params: dict[str, Any] = self.get_params(deep=False)
-        numbers = Numbers(params["epochs"], params["learning_rate"], params["batch_size"], params["members"])
-        how = recipe_of(params["method"], numbers)
+        settings = Settings(params["epochs"], params["learning_rate"], params["batch_size"], params["members"])
+        recipe = recipe_of(params["method"], settings)
         seed = int(check_random_state(params["random_state"]).randint(2**31 - 1))
-        self._standardiser = Standardiser.fit(X)
-        model = table_model(X.shape[1], outputs, likelihood, how, params["hidden"], params["activation"])
-        learnt = learn(model, self._standardiser(X), y, how, seed=seed)
-        self.posterior_, self._precise = learnt.posterior, in_double(learnt.posterior)
-        self.epochs_ = learnt.epochs
-        self.held_out_log_likelihood_ = learnt.held_out
+        self._standardizer = Standardizer.fit(X)
+        model = table_model(X.shape[1], outputs, likelihood, recipe, params["hidden"], params["activation"])
+        result = learn(model, self._standardizer(X), y, recipe, seed=seed)
+        self.posterior_, self._precise = result.posterior, in_double(result.posterior)
+        self.epochs_ = result.epochs
+        self.held_out_log_likelihood_ = result.validation
 
     def _predict(self, X: Any) -> Predictive:  # noqa: N803
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=np.float64)
-        return self._precise.predict(self._standardiser(rows, torch.float64))
+        return self._precise.predict(self._standardizer(rows, torch.float64))
 
     def log_likelihood(self, X: Any, y: Any) -> float:  # noqa: N803
         """Mean log predictive density (or probability) of the targets y at the rows X, in nats."""

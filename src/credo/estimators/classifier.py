@@ -17,13 +17,14 @@ from credo.estimators.base import BayesianEstimator, Floats
 from credo.likelihoods import Categorical
 from credo.methods import Method
 from credo.predictive import ClassPredictive
+from credo.tabular.recipes import ACTIVATION, HIDDEN
 
 
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     """A neural network for tables whose class probabilities can be trusted.
 
     With the defaults it is a deep ensemble. Each member is trained without its own part of the rows, and these rows
-    say when to stop, so there is nothing to tune. Inputs are standardised inside.
+    say when to stop, so there is nothing to tune. Inputs are standardized inside.
 
     Args:
         method: ensemble, map, dropout or vi; or a credo method, which is run on all rows just as it is.
@@ -31,18 +32,18 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         activation: relu, tanh, sigmoid, gelu, silu or softplus.
         members: of the ensemble.
         epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
-        learning_rate: step size of the optimiser.
+        learning_rate: step size of the optimizer.
         batch_size: examples per step; None chooses by the number of rows.
         random_state: seed, or a numpy RandomState; None draws one.
 
     Attributes:
         classes_: the classes, in the order of their probabilities.
-        posterior_: credo's posterior, for standardised inputs and class numbers.
-        epochs_: passes over the data after which held-out rows were predicted best; None where `method` is an object.
-        held_out_log_likelihood_: mean log score of the classes that were held out; None if none was.
+        posterior_: credo's posterior, for standardized inputs and class numbers.
+        epochs_: passes over the data after which validation rows were predicted best; None where `method` is an object.
+        held_out_log_likelihood_: validation log likelihood per row; None if no row was held out.
         n_features_in_: number of columns of X.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from credo.estimators import BayesianClassifier
         >>> X = np.linspace(-1, 1, 60)[:, None]
@@ -55,8 +56,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self,
         method: str | Method = "ensemble",
         *,
-        hidden: Sequence[int] = (50, 50),
-        activation: str = "relu",
+        hidden: Sequence[int] = HIDDEN,
+        activation: str = ACTIVATION,
         members: int = 5,
         epochs: int | None = None,
         learning_rate: float = 3e-3,

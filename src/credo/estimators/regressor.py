@@ -14,13 +14,11 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from credo.estimators.base import BayesianEstimator, Floats
-from credo.estimators.units import Standardiser, in_units
 from credo.likelihoods import HeteroscedasticGaussian, LearnedGaussian
 from credo.methods import Method
 from credo.predictive import NumericPredictive
-
-FLOOR = 1e-3
-"""The smallest standard deviation of the noise, as a part of that of the target: no table is known better."""
+from credo.tabular.recipes import ACTIVATION, HIDDEN, SMALLEST_NOISE
+from credo.tabular.units import Standardizer, in_units
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -28,7 +26,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     With the defaults it is a deep ensemble that predicts a mean and a standard deviation for each row. Each member is
     trained without its own part of the rows, and these rows say when to stop, so there is nothing to tune. Inputs
-    and targets are standardised inside; predictions are in the units of y.
+    and targets are standardized inside; predictions are in the units of y.
 
     Args:
         method: ensemble, map, dropout or vi; or a credo method, which is run on all rows just as it is.
@@ -37,17 +35,18 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         noise: varying (the standard deviation of the noise depends on the row) or constant (it is one number).
         members: of the ensemble.
         epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
-        learning_rate: step size of the optimiser.
+        learning_rate: step size of the optimizer.
         batch_size: examples per step; None chooses by the number of rows.
         random_state: seed, or a numpy RandomState; None draws one.
 
     Attributes:
-        posterior_: credo's posterior, for standardised inputs and targets.
-        epochs_: passes over the data after which held-out rows were predicted best; None where `method` is an object.
-        held_out_log_likelihood_: mean log score of the (standardised) targets that were held out; None if none was.
+        posterior_: credo's posterior, for standardized inputs and targets.
+        epochs_: passes over the data after which validation rows were predicted best; None where `method` is an object.
+        held_out_log_likelihood_: validation log likelihood per row, of standardized targets; None if no row was held
+            out.
         n_features_in_: number of columns of X.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from credo.estimators import BayesianRegressor
         >>> X = np.linspace(-1, 1, 60)[:, None]
@@ -61,8 +60,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self,
         method: str | Method = "ensemble",
         *,
-        hidden: Sequence[int] = (50, 50),
-        activation: str = "relu",
+        hidden: Sequence[int] = HIDDEN,
+        activation: str = ACTIVATION,
         noise: str = "varying",
         members: int = 5,
         epochs: int | None = None,
@@ -89,8 +88,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         if self.noise not in ("varying", "constant"):
             raise ValueError(f"noise must be varying or constant, got {self.noise!r}")
         varying = self.noise == "varying"
-        likelihood = HeteroscedasticGaussian(FLOOR) if varying else LearnedGaussian()
-        self._units = Standardiser.fit(targets)
+        likelihood = HeteroscedasticGaussian(SMALLEST_NOISE) if varying else LearnedGaussian()
+        self._units = Standardizer.fit(targets)
         self._learn(rows, self._units(targets), likelihood, targets.shape[1] * (2 if varying else 1))
         return self
 

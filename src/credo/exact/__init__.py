@@ -1,14 +1,14 @@
 """Models whose posterior is known in closed form: the ground truth that every approximate method is held to."""
 
 from credo.exact.coin import Coin
-from credo.exact.gaussian import Gaussian
+from credo.exact.gaussian import GaussianWeights
 from credo.exact.grid import Grid, midpoints
 from credo.exact.linear import LinearRegression, with_intercept
 from credo.exact.predictives import MixturePredictive, NormalPredictive
 
 __all__ = [
     "Coin",
-    "Gaussian",
+    "GaussianWeights",
     "Grid",
     "LinearRegression",
     "MixturePredictive",

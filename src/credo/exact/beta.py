@@ -17,7 +17,7 @@ def log_beta(a: float, b: float) -> float:
 
 
 def beta_cdf(theta: Tensor, a: float, b: float) -> Tensor:
-    """The regularised incomplete beta function I_theta(a, b), element by element, for theta in [0, 1].
+    """The regularized incomplete beta function I_theta(a, b), element by element, for theta in [0, 1].
 
     I_theta(a, b) = theta^a (1 - theta)^b / (a B(a, b)) * K(theta),   K a continued fraction
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from credo.core.integrals import invert_cdf
+from credo.core.checks import check_at_least, check_between, check_positive
+from credo.core.integrals import smallest_where
 from credo.core.rng import Stream
 from credo.exact.beta import beta_cdf, log_beta
 from credo.exact.grid import Grid, midpoints
-from credo.exact.inputs import check_count, check_level, check_positive
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Coin:
         prior_heads: pseudo-count of heads in the prior; 1 and 1 is the uniform prior.
         prior_tails: pseudo-count of tails.
 
-    Example:
+    Examples:
         >>> three = Coin(heads=3, tails=0)  # the posterior is 4 theta^3
         >>> three.head_probability
         0.8
         >>> three.maximum_likelihood
         1.0
 
-    Reference: T. Bayes, "An essay towards solving a problem in the doctrine of chances", 1763.
+    Reference: T. Bayes, "An essay toward solving a problem in the doctrine of chances", 1763.
     """
 
     heads: int
@@ -42,10 +42,10 @@ class Coin:
     prior_tails: float = 1.0
 
     def __post_init__(self) -> None:
-        check_count(self.heads, "heads", 0)
-        check_count(self.tails, "tails", 0)
-        check_positive(self.prior_heads, "prior_heads")
-        check_positive(self.prior_tails, "prior_tails")
+        check_at_least("heads", self.heads, 0)
+        check_at_least("tails", self.tails, 0)
+        check_positive("prior_heads", self.prior_heads)
+        check_positive("prior_tails", self.prior_tails)
 
     @property
     def a(self) -> float:
@@ -126,9 +126,8 @@ class Coin:
     def quantile(self, levels: Tensor) -> Tensor:
         """The theta below which the given part of the posterior lies, element by element."""
         levels = levels.double()
-        return invert_cdf(
-            lambda theta: self.cdf(theta) - levels,
-            0.0,
+        return smallest_where(
+            lambda theta: self.cdf(theta) >= levels,
             torch.zeros_like(levels),
             torch.ones_like(levels),
             discrete=False,
@@ -136,19 +135,19 @@ class Coin:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Lower and upper ends with equal mass outside and `level` between them."""
-        check_level(level)
+        check_between("level", level)
         lower, upper = self.quantile(torch.tensor([0.5 - level / 2, 0.5 + level / 2], dtype=torch.float64)).tolist()
         return lower, upper
 
     def sample(self, count: int, stream: Stream) -> Tensor:
         """`count` draws of theta, (count,), by inverting the distribution function."""
-        check_count(count, "count", 1)
+        check_at_least("count", count, 1)
         return self.quantile(torch.rand(count, generator=stream.generator(), dtype=torch.float64))
 
     def grid(self, points: int = 1000) -> Grid:
         """The same posterior the hacker's way: prior and likelihood at the midpoints of a grid of theta, no integral.
 
-        Example:
+        Examples:
             >>> grid = Coin(heads=3, tails=0).grid()
             >>> round(float(grid.expect(grid.axes[0])), 5)
             0.8

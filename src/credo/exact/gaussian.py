@@ -9,25 +9,26 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_positive
 from credo.core.rng import Stream
-from credo.exact.inputs import check_count, check_positive, matrix, vector
+from credo.exact.inputs import matrix, vector
 from credo.exact.predictives import NormalPredictive
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian:
+class GaussianWeights:
     """N(mean, covariance), held as the triangular root of its precision so that nothing is ever inverted.
 
     precision = root^T root,   covariance = precision^-1
 
-    `Gaussian.isotropic`, `Gaussian.diagonal` and `Gaussian.from_covariance` are the ways to make one.
+    `GaussianWeights.isotropic`, `.diagonal` and `.from_covariance` are the ways to make one.
 
     Attributes:
         mean: (P,).
         root: upper triangular with a positive diagonal, (P, P).
 
-    Example:
-        >>> Gaussian.isotropic(2, scale=3.0).covariance.diagonal().tolist()
+    Examples:
+        >>> GaussianWeights.isotropic(2, scale=3.0).covariance.diagonal().tolist()
         [9.0, 9.0]
     """
 
@@ -35,22 +36,22 @@ class Gaussian:
     root: Tensor
 
     @staticmethod
-    def isotropic(size: int, scale: float) -> Gaussian:
+    def isotropic(size: int, scale: float) -> GaussianWeights:
         """N(0, scale^2 I) over `size` weights: the usual prior."""
-        check_count(size, "size", 1)
-        check_positive(scale, "scale")
-        return Gaussian(torch.zeros(size, dtype=torch.float64), torch.eye(size, dtype=torch.float64) / scale)
+        check_at_least("size", size, 1)
+        check_positive("scale", scale)
+        return GaussianWeights(torch.zeros(size, dtype=torch.float64), torch.eye(size, dtype=torch.float64) / scale)
 
     @staticmethod
-    def diagonal(mean: Tensor, scale: Tensor) -> Gaussian:
+    def diagonal(mean: Tensor, scale: Tensor) -> GaussianWeights:
         """Independent weights with the given standard deviations."""
         mean, scale = vector(mean, "mean"), vector(scale, "scale")
         if mean.shape != scale.shape or not bool((scale > 0).all()):
             raise ValueError("scale must hold one positive standard deviation for each entry of mean")
-        return Gaussian(mean, scale.reciprocal().diag())
+        return GaussianWeights(mean, scale.reciprocal().diag())
 
     @staticmethod
-    def from_covariance(mean: Tensor, covariance: Tensor) -> Gaussian:
+    def from_covariance(mean: Tensor, covariance: Tensor) -> GaussianWeights:
         """N(mean, covariance) from a symmetric positive definite matrix."""
         mean, covariance = vector(mean, "mean"), matrix(covariance, "covariance")
         if covariance.shape != (len(mean), len(mean)):
@@ -64,7 +65,7 @@ class Gaussian:
                 "fix that combination, or add a small number to the diagonal"
             )
         identity = torch.eye(len(mean), dtype=torch.float64)
-        return Gaussian(mean, triangular(torch.linalg.solve_triangular(lower, identity, upper=False))[1])
+        return GaussianWeights(mean, triangular(torch.linalg.solve_triangular(lower, identity, upper=False))[1])
 
     @property
     def size(self) -> int:
@@ -104,10 +105,10 @@ class Gaussian:
 
     def sample(self, count: int, stream: Stream) -> Tensor:
         """`count` draws, (count, P)."""
-        check_count(count, "count", 1)
+        check_at_least("count", count, 1)
         return self.mean + self._unroot(stream.normal(self.size, count, dtype=torch.float64)).T
 
-    def kl(self, other: Gaussian) -> float:
+    def kl(self, other: GaussianWeights) -> float:
         """KL(self || other), in nats."""
         spread = other.root @ self._unroot(torch.eye(self.size, dtype=torch.float64))
         shift = other.root @ (self.mean - other.mean)
@@ -121,7 +122,7 @@ class Gaussian:
             design: (B, P).
             noise_scale: standard deviation of the noise.
         """
-        check_positive(noise_scale, "noise_scale")
+        check_positive("noise_scale", noise_scale)
         rows = matrix(design, "design")
         if rows.shape[1] != self.size:
             raise ValueError(f"design has {rows.shape[1]} column(s), and there are {self.size} weight(s)")

@@ -8,17 +8,18 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from credo.exact.inputs import check_count, vector
+from credo.core.checks import check_at_least
+from credo.exact.inputs import vector
 
 
 def midpoints(lower: float, upper: float, points: int) -> Tensor:
     """The midpoints of `points` equal cells between lower and upper, (points,).
 
-    Example:
+    Examples:
         >>> midpoints(0.0, 1.0, 4).tolist()
         [0.125, 0.375, 0.625, 0.875]
     """
-    check_count(points, "points", 2)
+    check_at_least("points", points, 2)
     if not lower < upper:
         raise ValueError(f"lower must be below upper, got {lower} and {upper}")
     return lower + (torch.arange(points, dtype=torch.float64) + 0.5) * ((upper - lower) / points)
@@ -88,7 +89,7 @@ class Grid:
 
     @property
     def log_evidence(self) -> float:
-        """log p(data) = log sum_k p(data | w_k) p(w_k), the prior normalised on the grid."""
+        """log p(data) = log sum_k p(data | w_k) p(w_k), the prior normalized on the grid."""
         flat_prior, flat_likelihood = self.log_prior.flatten(), self.log_likelihood.flatten()
         return float(torch.logsumexp(flat_prior + flat_likelihood, 0) - torch.logsumexp(flat_prior, 0))
 
@@ -104,8 +105,8 @@ class Grid:
     @cached_property
     def covariance(self) -> Tensor:
         """Posterior covariance, (P, P)."""
-        centred = self.points - self.mean
-        return self.expect(centred.unsqueeze(-1) * centred.unsqueeze(-2))
+        centered = self.points - self.mean
+        return self.expect(centered.unsqueeze(-1) * centered.unsqueeze(-2))
 
     def marginal(self, axis: int) -> Tensor:
         """Posterior density of one parameter along its axis, (n_axis,)."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -28,21 +26,6 @@ def matrix(values: Any, name: str) -> Tensor:
             f"{name} has shape {tuple(tensor.shape)}: it must be (N, P), one row per example and one column per weight"
         )
     return tensor
-
-
-def check_positive(value: float, name: str) -> None:
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be a positive number, got {value!r}")
-
-
-def check_level(level: float) -> None:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-
-
-def check_count(value: object, name: str, smallest: int) -> None:
-    if not isinstance(value, Integral) or int(value) < smallest:
-        raise ValueError(f"{name} must be a whole number of at least {smallest}, got {value!r}")
 
 
 def _float64(values: Any, name: str) -> Tensor:

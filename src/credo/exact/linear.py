@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credo.exact.gaussian import Gaussian, triangular
+from credo.core.checks import check_positive
+from credo.exact.gaussian import GaussianWeights, triangular
 from credo.exact.grid import Grid
-from credo.exact.inputs import check_positive, matrix, vector
+from credo.exact.inputs import matrix, vector
 from credo.exact.predictives import MixturePredictive, NormalPredictive
 
 RANK_TOLERANCE = 1e-12
@@ -24,7 +25,7 @@ as their combination."""
 def with_intercept(x: Any) -> Tensor:
     """Inputs (N,) or (N, D) as a design (N, D + 1) whose last column of ones belongs to the intercept.
 
-    Example:
+    Examples:
         >>> with_intercept([2.0, 3.0]).tolist()
         [[2.0, 1.0], [3.0, 1.0]]
     """
@@ -48,10 +49,11 @@ class LinearRegression:
         design: one row per example and one column per weight, (N, P); see `with_intercept`.
         y: targets, (N,) or (N, 1).
         noise_scale: standard deviation of the noise.
-        prior: over the P weights, for example `Gaussian.isotropic(2, scale=10.0)`.
+        prior: over the P weights, for example `GaussianWeights.isotropic(2, scale=10.0)`.
 
-    Example:
-        >>> line = LinearRegression(with_intercept([0.0, 1.0]), [1.0, 3.0], 3.0, Gaussian.isotropic(2, scale=1e3))
+    Examples:
+        >>> prior = GaussianWeights.isotropic(2, scale=1e3)
+        >>> line = LinearRegression(with_intercept([0.0, 1.0]), [1.0, 3.0], 3.0, prior)
         >>> [round(w, 3) for w in line.posterior.mean.tolist()]  # slope, intercept
         [2.0, 1.0]
 
@@ -61,10 +63,10 @@ class LinearRegression:
     design: Tensor
     y: Tensor
     noise_scale: float
-    prior: Gaussian
+    prior: GaussianWeights
 
     def __post_init__(self) -> None:
-        check_positive(self.noise_scale, "noise_scale")
+        check_positive("noise_scale", self.noise_scale)
         object.__setattr__(self, "design", matrix(self.design, "design"))
         object.__setattr__(self, "y", vector(self.y, "y"))
         examples, columns = self.design.shape
@@ -74,9 +76,9 @@ class LinearRegression:
             raise ValueError(f"design has {columns} column(s) and the prior {self.prior.size} weight(s)")
 
     @cached_property
-    def posterior(self) -> Gaussian:
+    def posterior(self) -> GaussianWeights:
         """p(w | data)."""
-        rows, targets = self._standardised
+        rows, targets = self._standardized
         q, root = triangular(rows)
         column = _dependent_column(rows, root)
         if column is not None:
@@ -85,7 +87,7 @@ class LinearRegression:
                 "to choose between them: drop that column, or give a narrower prior"
             )
         mean = torch.linalg.solve_triangular(root, (q.T @ targets).unsqueeze(1), upper=True).squeeze(1)
-        return Gaussian(mean, root)
+        return GaussianWeights(mean, root)
 
     @property
     def map_weights(self) -> Tensor:
@@ -121,7 +123,7 @@ class LinearRegression:
     @property
     def log_evidence(self) -> float:
         """log p(y), the weights integrated out."""
-        rows, targets = self._standardised
+        rows, targets = self._standardized
         squares = float((targets - rows @ self.posterior.mean).square().sum())
         return self.prior.log_det_root - self.posterior.log_det_root - 0.5 * squares - self._log_noise
 
@@ -134,19 +136,19 @@ class LinearRegression:
         return LinearRegression(design, y, self.noise_scale, self.posterior)
 
     @property
-    def mean_field(self) -> Gaussian:
-        """The best factorised normal, argmin_q KL(q || posterior): the exact mean, and variances 1 / precision_ii.
+    def mean_field(self) -> GaussianWeights:
+        """The best factorized normal, argmin_q KL(q || posterior): the exact mean, and variances 1 / precision_ii.
 
         These are the variances of each weight when all the others are known, so they are never above the marginal ones.
         """
-        return Gaussian.diagonal(self.posterior.mean, self.posterior.precision.diagonal().rsqrt())
+        return GaussianWeights.diagonal(self.posterior.mean, self.posterior.precision.diagonal().rsqrt())
 
     @property
     def mean_field_gap(self) -> float:
         """log_evidence - elbo(mean_field) = (sum_i log precision_ii - log det precision) / 2, never negative."""
         return 0.5 * float(self.posterior.precision.diagonal().log().sum()) - self.posterior.log_det_root
 
-    def elbo(self, q: Gaussian) -> float:
+    def elbo(self, q: GaussianWeights) -> float:
         """E_q[log p(y | w)] - KL(q || prior), for any normal q over the weights."""
         spread = q.predict(self.design, self.noise_scale).epistemic.sum() / self.noise_scale**2
         return float(self.log_likelihood(q.mean)) - 0.5 * float(spread) - q.kl(self.prior)
@@ -169,7 +171,7 @@ class LinearRegression:
         return len(self.y) * (math.log(self.noise_scale) + 0.5 * math.log(2 * math.pi))
 
     @cached_property
-    def _standardised(self) -> tuple[Tensor, Tensor]:
+    def _standardized(self) -> tuple[Tensor, Tensor]:
         """Rows and targets of the least-squares problem whose solution is the posterior mean: data, then prior."""
         rows = torch.cat([self.design / self.noise_scale, self.prior.root])
         targets = torch.cat([self.y / self.noise_scale, self.prior.root @ self.prior.mean])

@@ -9,7 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from credo.exact.inputs import check_level, vector
+from credo.core.checks import check_between
+from credo.exact.inputs import vector
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -38,7 +39,7 @@ class NormalPredictive:
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """Lower and upper ends, (B, 1) each, with `level` between them."""
-        check_level(level)
+        check_between("level", level)
         half = math.sqrt(2) * torch.special.erfinv(torch.tensor(level, dtype=torch.float64)) * self.stddev
         return self.mean - half, self.mean + half
 

@@ -2,10 +2,12 @@
 
 An experiment is a package `credo.experiments.<name>`:
 
-- `claims.toml` says what is claimed, by whom, and which measured numbers would bear it out;
-- `__init__.py` exposes `EXPERIMENT = Experiment.beside(__file__, run)`.
-
-`run(size, folder, seed, progress)` measures, draws its figures into the folder and returns an `Outcome`.
+- `claims.toml` says what is claimed, by whom, and which measured numbers agree with it;
+- `problem.py` has the data, the networks, and the methods with their settings;
+- `measure.py` trains them and measures: results, the numbers of the claims, tables;
+- `figures.py` draws the results;
+- `__init__.py` puts them together in `run(size, folder, seed, progress)`, which returns an `Outcome`, and exposes
+  `EXPERIMENT = Experiment.beside(__file__, run)`.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from credo.loop.progress import Listener, Report
+from credo.core.status import Status
 from credo.posteriors import Posterior
+from credo.reports.progress import Progress
 from credo.reports.tables import Cell, Table
 
 __all__ = [
     "Card",
     "Cell",
     "Claim",
+    "DivergedRunsError",
     "Experiment",
     "Figure",
     "Judged",
@@ -44,7 +48,7 @@ CLAIMS = "claims.toml"
 
 
 class Size(Enum):
-    """How much work a reproduction does: a look, or the real thing."""
+    """How much work a reproduction does: a quick look, or everything."""
 
     QUICK = "quick"
     FULL = "full"
@@ -60,7 +64,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that a measured number can bear out or refute.
+    """A sentence that a measured number can support or refute.
 
     Attributes:
         id: name of the number that is measured.
@@ -90,7 +94,7 @@ class Claim:
 def verdict(measured: float | None, low: float, high: float) -> Verdict:
     """The verdict on a claim, from the measured number and the accepted range alone.
 
-    Example:
+    Examples:
         >>> verdict(0.8, 0.79, 0.81), verdict(float("nan"), 0.0, 1.0), verdict(None, 0.0, 1.0)
         (<Verdict.AGREES: 'agrees'>, <Verdict.DIFFERS: 'differs'>, <Verdict.NOT_MEASURED: 'not measured'>)
     """
@@ -153,7 +157,7 @@ def judge(claims: tuple[Claim, ...], outcome: Outcome) -> tuple[Judged, ...]:
     """A verdict on every claim.
 
     Raises:
-        ValueError: a claim is neither measured nor excused, or a number belongs to no claim.
+        ValueError: a claim is neither measured nor given a reason, or a number belongs to no claim.
     """
     known = {claim.id for claim in claims}
     given = [*outcome.measured, *outcome.unmeasured]
@@ -171,34 +175,8 @@ def judge(claims: tuple[Claim, ...], outcome: Outcome) -> tuple[Judged, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Whom an experiment tells what it is doing.
-
-    Attributes:
-        show: is given what is being done, and how much of it is over (0 to 1, None where that is not known).
-
-    Example:
-        >>> Progress(lambda text, share: print(text, share)).say("drawing figures")
-        drawing figures None
-    """
-
-    show: Callable[[str, float | None], None] = lambda text, share: None
-
-    def say(self, text: str, share: float | None = None) -> None:
-        self.show(text, share)
-
-    def of(self, text: str) -> Listener:
-        """A listener for `credo.fit(progress=...)` that reports under this text."""
-
-        def tell(report: Report) -> None:
-            self.show(text, report.step / max(report.total, 1))
-
-        return tell
-
-
 Work = Callable[[Size, Path, int, Progress], Outcome]
-"""The work of an experiment: size, folder for figures, seed, whom to tell."""
+"""The work of an experiment: size, folder for figures, seed, progress."""
 
 
 @dataclass(frozen=True)
@@ -254,11 +232,24 @@ class Experiment:
         return Experiment(Card.read(Path(file).parent), run)
 
 
-def uninterrupted(posterior: Posterior) -> Posterior:
+class DivergedRunsError(ValueError):
+    """Some of several runs diverged, and are missing from the posterior."""
+
+
+def uninterrupted(posterior: Posterior, runs: int = 1) -> Posterior:
     """The posterior, or KeyboardInterrupt where Ctrl-C cut its fit short.
 
     `credo.fit` keeps the result of an interrupted run; an experiment has no use for half a result and must end too.
+
+    Args:
+        posterior: what `credo.fit` returned.
+        runs: how many members it must have, where each stands for a run or a split of its own.
+
+    Raises:
+        DivergedRunsError: it has fewer, so that nobody can say which is which.
     """
-    if any(note.startswith("interrupted") for note in posterior.notes):
+    if posterior.record.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
+    if runs > 1 and (left := posterior.members().members) < runs:
+        raise DivergedRunsError(f"{runs - left} of {runs} runs diverged: lower the learning rate, or use another seed")
     return posterior

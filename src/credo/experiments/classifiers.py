@@ -1,16 +1,11 @@
-"""Rows of a table of image classifiers: each is trained once, measured, and kept as JSON in the run folder.
-
-A run that was cut short, or a second run that wants more rows, goes on with what the folder has.
-"""
+"""Rows of a table of image classifiers: each is trained once, measured, and stored in the run folder."""
 
 from __future__ import annotations
 
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,10 +15,8 @@ import credo
 from credo import likelihoods, nets
 from credo.core.config import encode
 from credo.core.trees import take
-from credo.data.errors import DataError
 from credo.data.sets import load
 from credo.experiments.base import Progress, uninterrupted
-from credo.experiments.kept import FOLDER, kept_numbers, write
 from credo.methods.base import Method
 from credo.posteriors import DiagonalGaussian, Draws, Posterior
 from credo.priors import Prior
@@ -32,7 +25,7 @@ DRAWS = 100
 """Functions that are averaged where a row predicts with more than its mean."""
 
 CURVE = 60
-"""Points of a row's learning curve that are kept, at most."""
+"""Points of a row's learning curve that are stored, at most."""
 
 EDGES = torch.linspace(-0.5, 0.5, 201)
 """Of the bins into which weights are counted."""
@@ -77,7 +70,7 @@ def digits(seed: int) -> Images:
 
 
 @dataclass(frozen=True)
-class Row:
+class ClassifierRow:
     """One classifier of a table, pixels - hidden - hidden - 10 with ReLU.
 
     Attributes:
@@ -109,7 +102,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Result:
+class ClassifierResult:
     """What a row reached. Errors are in per cent of the test images, one for each member.
 
     Attributes:
@@ -141,20 +134,20 @@ class Result:
     finished: bool
 
 
-def train(row: Row, data: Images, seed: int, progress: Progress, device: str) -> Result:
+def train(row: ClassifierRow, data: Images, seed: int, progress: Progress, device: str) -> ClassifierResult:
     """Train all members of a row at once, and measure each on the test images."""
     data = data.to(device)
     posterior, seconds = _fitted(row, data, seed, progress, device)
-    each = [_member(posterior, m) for m in range(row.members)]
-    drawn = [_judged(own, data, DRAWS if isinstance(own, DiagonalGaussian) else None) for own in each]
+    each = [_member(posterior, m) for m in range(posterior.members().members)]
+    drawn = [_tested(one, data, DRAWS if isinstance(one, DiagonalGaussian) else None) for one in each]
     history, size = posterior.history, len(data.x)
-    return Result(
+    return ClassifierResult(
         name=row.name,
-        weights=sum(p[0].numel() for p in each[0].point().params.values()),
-        at_mean=[_judged(_at_mean(own), data)[0] for own in each],
+        weights=sum(p[0].numel() for p in each[0].members().params.values()),
+        at_mean=[_tested(_at_mean(one), data)[0] for one in each],
         drawn=[error for error, _ in drawn],
         log_likelihood=[fit for _, fit in drawn if math.isfinite(fit)],
-        pruned={str(f): [_judged(_at_mean(_pruned(own, f)), data)[0] for own in each] for f in row.pruned},
+        pruned={str(f): [_tested(_at_mean(_pruned(one, f)), data)[0] for one in each] for f in row.pruned},
         seconds=seconds,
         steps=row.method.steps(-(-size // (row.method.batch_size or size))),
         curve=[
@@ -162,100 +155,49 @@ def train(row: Row, data: Images, seed: int, progress: Progress, device: str) ->
         ],
         counts=_counts(each[0]),
         device=device if device == "cpu" else torch.cuda.get_device_name(),
-        finished=posterior.record.finished,
+        finished=posterior.record.finished and len(each) == row.members,
     )
 
 
-def _fitted(row: Row, data: Images, seed: int, progress: Progress, device: str) -> tuple[Posterior, float]:
+def _fitted(row: ClassifierRow, data: Images, seed: int, progress: Progress, device: str) -> tuple[Posterior, float]:
     """The posterior, and how long it took."""
     method = credo.Ensemble(row.method, row.members) if row.members > 1 else row.method
-    told, model = progress.of(f"{row.name}, {row.members} run(s) at once"), row.model(data.x.shape[1])
+    listener, model = progress.of(f"{row.name}, {row.members} run(s) at once"), row.model(data.x.shape[1])
     begin = time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", credo.CredoWarning)  # a run that diverges is a result too
-        posterior = credo.fit(model, (data.x, data.y), method, seed=seed, device=device, progress=told)
+        posterior = credo.fit(model, (data.x, data.y), method, seed=seed, device=device, progress=listener)
     if device != "cpu":
         torch.cuda.synchronize()
     return uninterrupted(posterior), time.monotonic() - begin
 
 
 def _member(posterior: Posterior, member: int) -> Draws | DiagonalGaussian:
-    """One member's own posterior."""
+    """The posterior of one member."""
     if isinstance(posterior, DiagonalGaussian):
         return replace(posterior, mean=posterior.mean.take([member]), scale=take(posterior.scale, [member]))
-    own = posterior.point().take([member])
-    return Draws(posterior.model, own, Draws.uniform(own))
+    weights = posterior.members().take([member])
+    return Draws(posterior.model, weights, Draws.uniform(weights))
 
 
-def _at_mean(own: Draws | DiagonalGaussian) -> Draws:
-    return own.at_mean() if isinstance(own, DiagonalGaussian) else own
+def _at_mean(posterior: Draws | DiagonalGaussian) -> Draws:
+    return posterior.at_mean() if isinstance(posterior, DiagonalGaussian) else posterior
 
 
-def _pruned(own: Draws | DiagonalGaussian, fraction: float) -> DiagonalGaussian:
-    assert isinstance(own, DiagonalGaussian)
-    return own.prune(fraction)
+def _pruned(posterior: Draws | DiagonalGaussian, fraction: float) -> DiagonalGaussian:
+    assert isinstance(posterior, DiagonalGaussian)
+    return posterior.prune(fraction)
 
 
-def _judged(own: Posterior, data: Images, draws: int | None = None) -> tuple[float, float]:
+def _tested(posterior: Posterior, data: Images, draws: int | None = None) -> tuple[float, float]:
     """Error in per cent and mean log likelihood on the test images."""
-    prediction = own.predict(data.x_test, draws)
+    prediction = posterior.predict(data.x_test, draws)
     assert isinstance(prediction, credo.ClassPredictive)
     wrong = (prediction.label != data.y_test).double().mean()
     return 100.0 * float(wrong), float(prediction.log_prob(data.y_test).double().mean())
 
 
-def _counts(own: Draws | DiagonalGaussian) -> list[int]:
-    weights = own.draw(1).variables.params.values()
+def _counts(posterior: Draws | DiagonalGaussian) -> list[int]:
+    weights = posterior.draw(1).variables.params.values()
     flat = torch.cat([w.flatten().cpu() for w in weights]).clamp(float(EDGES[0]), float(EDGES[-1]))
     return [int(n) for n in torch.histogram(flat, EDGES).hist]
-
-
-def trained(
-    rows: Sequence[Row],
-    data: Callable[[], Images],
-    folder: Path,
-    seed: int,
-    progress: Progress,
-    device: str = "cpu",
-) -> dict[str, Result]:
-    """The results of all rows: read where the folder has them for these settings, trained and written where not.
-
-    Args:
-        rows: what is wanted.
-        data: gives the images; asked only if a row must be trained.
-        folder: the run folder.
-        seed: of every row.
-        progress: whom to tell.
-        device: where to compute.
-    """
-    found = {row.name: kept(row, folder, seed) for row in rows}
-    missing = [row for row in rows if found[row.name] is None]
-    given = data() if missing else None
-    for row in missing:
-        assert given is not None
-        found[row.name] = result = train(row, given, seed, progress, device)
-        write(result, row, folder, seed)
-    return {name: result for name, result in found.items() if result is not None}
-
-
-def at_full_size(
-    rows: Sequence[Row], data: Callable[[], Images], folder: Path, seed: int, progress: Progress
-) -> tuple[dict[str, Result], dict[str, str]]:
-    """The results of all rows where there is a GPU, otherwise those that the folder has; and why others are missing."""
-    if torch.cuda.is_available():
-        torch.set_float32_matmul_precision("high")  # ten bits of mantissa in a product are enough for these nets
-        try:
-            return trained(rows, data, folder, seed, progress, "cuda"), {}
-        except DataError as error:
-            why = str(error)
-    else:
-        why = f"there is no GPU here, and {folder / FOLDER} has no result of this row for seed {seed}"
-    found = {row.name: kept(row, folder, seed) for row in rows}
-    present = {name: result for name, result in found.items() if result is not None}
-    return present, {name: why for name, result in found.items() if result is None}
-
-
-def kept(row: Row, folder: Path, seed: int) -> Result | None:
-    """The result of a row that the folder has for these very settings."""
-    numbers = kept_numbers(row, folder, seed)
-    return None if numbers is None else Result(**numbers)

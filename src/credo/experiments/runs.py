@@ -1,4 +1,4 @@
-"""Run folders: what an experiment found, on disk, so that reports read it and never compute it again."""
+"""Run folders: what an experiment found, on disk, for people and programs to read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from credo.core.storage import SCHEMA, StorageError, environment, read_json, write_folder
+from credo.core.storage import SCHEMA, StorageError, environment, write_folder
 from credo.experiments.base import Card, Claim, Experiment, Figure, Judged, Outcome, Progress, Size, Verdict, judge
-from credo.reports.tables import Cell, Table, cell_text, markdown
+from credo.reports.tables import Table, cell_text, markdown
 
 OUTCOME = "outcome.json"
 SUMMARY = "summary.md"
@@ -160,34 +160,3 @@ def _strict(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def read_run(folder: Path) -> Run:
-    """The run that a folder holds.
-
-    Raises:
-        StorageError: the folder is not one that `perform` wrote, or is damaged.
-    """
-    data = read_json(folder, OUTCOME)
-    try:
-        judged = tuple(_judged_from_json(entry) for entry in data["claims"])
-        card = Card(data["experiment"], data["title"], data["source"], data["shows"], tuple(j.claim for j in judged))
-        tables = tuple(_table_from_json(entry) for entry in data["tables"])
-        figures = tuple(Figure(**entry) for entry in data["figures"])
-        size, seed, seconds = Size(data["size"]), int(data["seed"]), float(data["seconds"])
-        return Run(card, size, seed, seconds, judged, tables, figures, data["environment"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"{folder / OUTCOME} is damaged, or no run of an experiment ({error!r})") from None
-
-
-def _judged_from_json(entry: Mapping[str, Any]) -> Judged:
-    texts = {name: entry[name] for name in ("id", "statement", "source", "published", "note")}
-    low = -math.inf if entry["low"] is None else float(entry["low"])
-    high = math.inf if entry["high"] is None else float(entry["high"])
-    measured = None if entry["measured"] is None else float(entry["measured"])
-    return Judged(Claim(**texts, low=low, high=high), measured, entry["reason"])
-
-
-def _table_from_json(entry: Mapping[str, Any]) -> Table:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(tuple(row) for row in entry["rows"])
-    return Table(entry["title"], tuple(entry["columns"]), rows, entry["note"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from credo.core.config import Registry
 from credo.core.trees import Params
 
 
@@ -15,7 +17,15 @@ class Likelihood(ABC):
 
     Shapes: outputs are (..., B, E) with any axes for draws or members in front; the likelihood's own learned parameters
     are (..., D) with the same axes in front; targets are (B, D), or (B,) for classes, and broadcast against the front.
+
+    Subclasses are registered by their names, so that `credo.load` can make them from their numbers.
     """
+
+    registry: ClassVar = Registry("likelihood")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.registry.add(cls)
 
     @abstractmethod
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
@@ -42,6 +52,28 @@ class Likelihood(ABC):
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         """log p(y | outputs) of each example, summed over its D targets: (..., B)."""
 
+    def hessian(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        """-d^2 log p(y | f) / df^2 of each example, (..., B, E, E): the curvature that these targets show.
+
+        By automatic differentiation; it may have negative eigenvalues.
+        """
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            total = self.log_prob(leaf, y, params).sum()  # examples do not share outputs
+            (gradient,) = torch.autograd.grad(total, leaf, create_graph=True)
+            each = (gradient[..., i].sum() + 0.0 * leaf.sum() for i in range(outputs.shape[-1]))
+            rows = [-torch.autograd.grad(entry, leaf, retain_graph=True)[0] for entry in each]
+        return torch.stack(rows, dim=-2)
+
+    def fisher(self, outputs: Tensor, params: Params) -> Tensor:
+        """E_y[-d^2 log p(y | f) / df^2] of each example, (..., B, E, E), y drawn from the model: never negative.
+
+        It is the curvature of the generalized Gauss-Newton matrix.
+        """
+        raise ValueError(
+            f"{type(self).__name__} does not say its curvature in the outputs: give it a method fisher(outputs, params)"
+        )
+
     @abstractmethod
     def mean(self, outputs: Tensor, params: Params) -> Tensor:
         """Expected target, (..., B, D); for classes the probabilities."""
@@ -64,17 +96,35 @@ class NumericLikelihood(Likelihood):
 
     discrete: bool = False
 
+    def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        return self.log_prob_each(outputs, y, params).sum(-1)
+
     @abstractmethod
     def cdf(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         """P(target <= y), (..., B, D)."""
 
+    def survival(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        """P(target > y), (..., B, D); to be overridden where small probabilities can be had without cancellation."""
+        return 1.0 - self.cdf(outputs, y, params)
+
     @abstractmethod
-    def density(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+    def log_prob_each(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         """log p of each target on its own, (..., B, D)."""
 
     @abstractmethod
     def spread(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         """Lower and upper ends between which all but a negligible part (1e-12) of the mass lies, (..., B, D)."""
+
+
+class ClassLikelihood(Likelihood, ABC):
+    """A likelihood of classes, or of several separate yes-or-no targets.
+
+    Attributes:
+        exclusive: whether an example has one of K classes, whose probabilities sum to one, rather than D separate
+            answers. The entropy is then (..., B), otherwise (..., B, D).
+    """
+
+    exclusive: bool = True
 
 
 def as_columns(y: Tensor, outputs: int, name: str, per_target: int = 1) -> Tensor:
@@ -93,10 +143,8 @@ def as_columns(y: Tensor, outputs: int, name: str, per_target: int = 1) -> Tenso
     return y if y.is_floating_point() else y.to(torch.get_default_dtype())
 
 
-def check_finite(y: Tensor) -> None:
-    bad = ~torch.isfinite(y)
+def check_finite(values: Tensor, name: str = "y") -> None:
+    bad = ~torch.isfinite(values)
     if bool(bad.any()):
-        row = int(bad.nonzero()[0, 0])
-        raise ValueError(
-            f"y has NaN or infinite values ({int(bad.sum())}, the first in row {row}): remove or fill them"
-        )
+        rows = f"{int(bad.sum())}, the first in row {int(bad.nonzero()[0, 0])}"
+        raise ValueError(f"{name} has NaN or infinite values ({rows}): remove or fill them")

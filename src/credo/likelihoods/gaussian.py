@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,20 +20,29 @@ TAIL = 7.1
 """Standard deviations that leave about 1e-12 outside."""
 
 
-class _Normal(NumericLikelihood):
+def normal_cdf(z: Tensor) -> Tensor:
+    """Phi(z) = erfc(-z / sqrt 2) / 2, which keeps its digits in the lower tail."""
+    return 0.5 * torch.special.erfc(z * -math.sqrt(0.5))
+
+
+class GaussianNoise(NumericLikelihood):
     """What the three Gaussian likelihoods share once the scale is known."""
+
+    outputs_per_target: ClassVar[int] = 1
 
     @abstractmethod
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor | float]:
         """Mean and standard deviation, broadcastable to (..., B, D)."""
 
-    def density(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
+        y = as_columns(y, outputs, type(self).__name__, self.outputs_per_target)
+        check_finite(y)
+        return y
+
+    def log_prob_each(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         mean, scale = self.location_scale(outputs, params)
         log_scale = scale.log() if isinstance(scale, Tensor) else math.log(scale)
         return -0.5 * ((y - mean) / scale).square() - (log_scale + HALF_LOG_2PI)
-
-    def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
-        return self.density(outputs, y, params).sum(-1)
 
     def mean(self, outputs: Tensor, params: Params) -> Tensor:
         return self.location_scale(outputs, params)[0]
@@ -54,7 +64,15 @@ class _Normal(NumericLikelihood):
 
     def cdf(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         mean, scale = self.location_scale(outputs, params)
-        return torch.special.ndtr((y - mean) / scale)
+        return normal_cdf((y - mean) / scale)
+
+    def survival(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        mean, scale = self.location_scale(outputs, params)
+        return normal_cdf((mean - y) / scale)
+
+    def fisher(self, outputs: Tensor, params: Params) -> Tensor:
+        """1 / scale^2 on the diagonal."""
+        return torch.diag_embed(self._scale(outputs, params)[1].square().reciprocal())
 
     def spread(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         mean, scale = self._scale(outputs, params)
@@ -62,7 +80,7 @@ class _Normal(NumericLikelihood):
 
 
 @dataclass(frozen=True)
-class Gaussian(_Normal):
+class Gaussian(GaussianNoise):
     """Normal noise whose standard deviation is known.
 
     p(y | f) = N(y; f, scale^2)
@@ -77,23 +95,18 @@ class Gaussian(_Normal):
         check_options(self)
         check_positive("scale", self.scale)
 
-    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
-        y = as_columns(y, outputs, "Gaussian")
-        check_finite(y)
-        return y
-
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, float]:
         return outputs, self.scale
 
 
 @dataclass(frozen=True)
-class LearnedGaussian(_Normal):
+class LearnedGaussian(GaussianNoise):
     """Normal noise with one unknown standard deviation for each target, learned with the weights.
 
     p(y | f) = N(y; f, exp(log_scale)^2),   log_scale ~ N(log initial_scale, 3^2)
 
     Args:
-        initial_scale: where log_scale starts, and the centre of its (wide) prior.
+        initial_scale: where log_scale starts, and the center of its (wide) prior.
     """
 
     initial_scale: float = 1.0
@@ -101,11 +114,6 @@ class LearnedGaussian(_Normal):
     def __post_init__(self) -> None:
         check_options(self)
         check_positive("initial_scale", self.initial_scale)
-
-    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
-        y = as_columns(y, outputs, "LearnedGaussian")
-        check_finite(y)
-        return y
 
     def parameters(self, outputs: int) -> Params:
         return {"log_scale": torch.full((outputs,), math.log(self.initial_scale))}
@@ -123,7 +131,7 @@ class LearnedGaussian(_Normal):
 
 
 @dataclass(frozen=True)
-class HeteroscedasticGaussian(_Normal):
+class HeteroscedasticGaussian(GaussianNoise):
     """Normal noise whose standard deviation depends on the input: the network has two outputs for each target.
 
     p(y | f, r) = N(y; f, (softplus(r) + floor)^2),   outputs = (f_1 .. f_D, r_1 .. r_D)
@@ -135,17 +143,20 @@ class HeteroscedasticGaussian(_Normal):
         distribution", 1994.
     """
 
+    outputs_per_target: ClassVar[int] = 2
+
     floor: float = 1e-3
 
     def __post_init__(self) -> None:
         check_options(self)
         check_positive("floor", self.floor)
 
-    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
-        y = as_columns(y, outputs, "HeteroscedasticGaussian", per_target=2)
-        check_finite(y)
-        return y
-
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         mean, raw = outputs.chunk(2, dim=-1)
         return mean, F.softplus(raw) + self.floor
+
+    def fisher(self, outputs: Tensor, params: Params) -> Tensor:
+        """1 / s^2 for the means and 2 (ds/dr)^2 / s^2 for the raw scales r, on the diagonal; ds/dr = sigmoid(r)."""
+        raw = outputs.chunk(2, dim=-1)[1]
+        precision = (F.softplus(raw) + self.floor).square().reciprocal()
+        return torch.diag_embed(torch.cat([precision, 2.0 * raw.sigmoid().square() * precision], dim=-1))

@@ -29,15 +29,12 @@ class Poisson(NumericLikelihood):
             raise ValueError("y holds negative numbers or fractions: likelihoods.Poisson needs counts 0, 1, 2, ...")
         return y
 
-    def density(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+    def log_prob_each(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         # y f - exp(f) - log y! cancels to nothing at large counts; around the mode f = log y its terms stay small
         count = torch.where(y > 0, y, 1.0)
         excess = outputs - count.log()
         positive = -count * (torch.expm1(excess) - excess) - _minus_log_mode(count)
         return torch.where(y > 0, positive, -outputs.exp())
-
-    def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
-        return self.density(outputs, y, params).sum(-1)
 
     def mean(self, outputs: Tensor, params: Params) -> Tensor:
         return outputs.exp()
@@ -50,11 +47,19 @@ class Poisson(NumericLikelihood):
 
     def entropy(self, outputs: Tensor, params: Params) -> Tensor:
         lower, upper = self.spread(outputs, params)
-        return entropy_by_sum(lambda k: self.density(outputs, k, params), lower.unsqueeze(0), upper.unsqueeze(0))
+        return entropy_by_sum(lambda k: self.log_prob_each(outputs, k, params), lower.unsqueeze(0), upper.unsqueeze(0))
 
     def cdf(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         below = torch.special.gammaincc((y.floor() + 1.0).clamp_min(1.0), outputs.exp())
         return torch.where(y < 0, torch.zeros_like(below), below)
+
+    def survival(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        above = torch.special.gammainc((y.floor() + 1.0).clamp_min(1.0), outputs.exp())
+        return torch.where(y < 0, torch.ones_like(above), above)
+
+    def fisher(self, outputs: Tensor, params: Params) -> Tensor:
+        """exp(f) on the diagonal."""
+        return torch.diag_embed(outputs.exp())
 
     def spread(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         rate = outputs.exp()

@@ -14,6 +14,7 @@ from torch.utils.data import TensorDataset
 from credo.core.arrays import tensor
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
+from credo.likelihoods.base import check_finite
 from credo.model import Batch
 
 CheckTargets = Callable[[Tensor], Tensor]
@@ -59,43 +60,43 @@ class TensorSource(Source):
     """Whole tensors in memory; a new permutation per epoch, one for each member, cut into batches of even sizes."""
 
     def __init__(
-        self, x: Tensor, y: Tensor, *, batch_size: int | None, members: int, order: Stream, own: bool = False
+        self, x: Tensor, y: Tensor, *, batch_size: int | None, members: int, order: Stream, per_member: bool = False
     ) -> None:
-        self.x, self.y, self.own, self.members, self.order = x, y, own, members, order
-        self.size = int(x.shape[1 if own else 0])
+        self.x, self.y, self.per_member, self.members, self.order = x, y, per_member, members, order
+        self.size = int(x.shape[1 if per_member else 0])
         self.batches = -(-self.size // min(batch_size or self.size, self.size))
 
     @property
     def example(self) -> tuple[Tensor, Tensor]:
-        return (self.x[0], self.y[0]) if self.own else (self.x, self.y)
+        return (self.x[0], self.y[0]) if self.per_member else (self.x, self.y)
 
     def check(self, check_targets: CheckTargets) -> None:
-        self.y = torch.stack([check_targets(y) for y in self.y]) if self.own else check_targets(self.y)
+        self.y = torch.stack([check_targets(y) for y in self.y]) if self.per_member else check_targets(self.y)
 
     def steps(self, start: int) -> Iterator[Batch]:
         if self.batches == 1:
-            whole = Batch(self.x, self.y, self.own)
+            whole = Batch(self.x, self.y, self.per_member, factor=1.0)
             while True:
                 yield whole
         epoch, first = divmod(start, self.batches)
-        lanes = torch.arange(self.members, device=self.x.device).unsqueeze(1)
+        members, factor = torch.arange(self.members, device=self.x.device).unsqueeze(1), float(self.batches)
         while True:
             order = self._order(epoch)
             for i in range(first, self.batches):
                 # sizes differ by one at most: a last batch of a single example would break batch norm
                 chosen = order[..., i * self.size // self.batches : (i + 1) * self.size // self.batches]
-                if self.own:
-                    yield Batch(self.x[lanes, chosen], self.y[lanes, chosen], own=True)
+                if self.per_member:
+                    yield Batch(self.x[members, chosen], self.y[members, chosen], per_member=True, factor=factor)
                 elif self.members > 1:
-                    yield Batch(self.x[chosen], self.y[chosen], own=True)
+                    yield Batch(self.x[chosen], self.y[chosen], per_member=True, factor=factor)
                 else:  # the same rows, in a tenth of the time on a CPU
-                    yield Batch(self.x.index_select(0, chosen), self.y.index_select(0, chosen))
+                    yield Batch(self.x.index_select(0, chosen), self.y.index_select(0, chosen), factor=factor)
             epoch, first = epoch + 1, 0
 
     def _order(self, epoch: int) -> Tensor:
         """The examples in this epoch's order: (N,), or (M, N) with several members."""
         each = [self.order.child(m, epoch).permutation(self.size, self.x.device) for m in range(self.members)]
-        return torch.stack(each) if self.members > 1 or self.own else each[0]
+        return torch.stack(each) if self.members > 1 or self.per_member else each[0]
 
     def fingerprint(self) -> str:
         return fingerprint({"x": self.x, "y": self.y})
@@ -105,16 +106,18 @@ def tensor_source(
     data: Any, *, batch_size: int | None, members: int, order: Stream, device: torch.device, dtype: torch.dtype
 ) -> Source:
     """The source for whole arrays: a pair (x, y), a TensorDataset or data per member."""
-    own = isinstance(data, PerMember)
+    per_member = isinstance(data, PerMember)
     x, y = (prepared(v, n, dtype) for v, n in zip(pair(data), ("x", "y"), strict=True))
-    if own and (len(x) != members or len(y) != members):
+    if per_member and (len(x) != members or len(y) != members):
         raise ValueError(
             f"x is for {len(x)} members, y for {len(y)}, and the method has {members}: they must be the same number"
         )
-    if own and min(x.ndim, y.ndim) < 2:
+    if per_member and min(x.ndim, y.ndim) < 2:
         raise ValueError("data per member need an axis for members and one for examples: x (M, N, ...), y (M, N)")
-    check_rows(x[0] if own else x, y[0] if own else y)
-    return TensorSource(x.to(device), y.to(device), batch_size=batch_size, members=members, order=order, own=own)
+    check_rows(x[0] if per_member else x, y[0] if per_member else y)
+    return TensorSource(
+        x.to(device), y.to(device), batch_size=batch_size, members=members, order=order, per_member=per_member
+    )
 
 
 def pair(data: Any) -> tuple[Any, Any]:
@@ -144,8 +147,5 @@ def prepared(values: Any, name: str, dtype: torch.dtype) -> Tensor:
         raise ValueError(f"{name} is a single number: it needs one row per example")
     if result.is_floating_point():
         result = result.to(dtype)
-        finite = torch.isfinite(result)
-        if not bool(finite.all()):
-            row = int((~finite).nonzero()[0, 0])
-            raise ValueError(f"{name} has NaN or infinite values (the first in row {row}): remove or fill them")
+        check_finite(result, name)
     return result

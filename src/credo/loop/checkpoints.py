@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -18,6 +19,8 @@ from credo.loop.history import History
 from credo.nets.plan import Plan
 
 RUN, STATE = "run.json", "checkpoint.safetensors"
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -60,16 +63,11 @@ def _forms(tensors: dict[str, Tensor]) -> dict[str, tuple[Any, ...]]:
 
 
 class Checkpoints:
-    """Writes a run's checkpoints, and finds the one to go on from.
+    """Writes a run's checkpoints, and finds the one to go on from."""
 
-    Args:
-        wish: where and how often.
-        identity: what must be the same for a run to be resumed: method, seed, data, model.
-    """
-
-    def __init__(self, wish: Checkpoint, identity: dict[str, Any]) -> None:
-        self.folder = Path(wish.folder)
-        self.every = wish.seconds
+    def __init__(self, checkpoint: Checkpoint, identity: dict[str, Any]) -> None:
+        self.folder = Path(checkpoint.folder)
+        self.every = checkpoint.seconds
         self.identity: dict[str, Any] = json.loads(json.dumps(identity))
         self.last = time.monotonic()
 
@@ -81,18 +79,24 @@ class Checkpoints:
             raise StorageError(
                 f"{self.folder} holds the checkpoint of a run: pass resume=True to go on with it, or another folder"
             )
-        self._check_identity(read_json(self.folder, RUN).get("identity"))
+        run = read_json(self.folder, RUN)
+        if run["schema"] != SCHEMA:
+            raise StorageError(
+                f"{self.folder} holds a run that an older credo began, and only that can go on with it: start the run "
+                "anew in another folder"
+            )
+        self._check_identity(run.get("identity"))
         tensors, text = read_tensors(self.folder, STATE)
         try:
             return Saved(
-                int(text["step"]),
-                float(text["seconds"]),
+                _at_least_zero(int(text["step"])),
+                _at_least_zero(float(text["seconds"])),
                 Plan(text["plan"]),
                 History.restored(json.loads(text["history"]), _under("history/", tensors)),
                 _under("state/", tensors),
                 _mark(json.loads(text.get("draws", "{}"))),
             )
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise StorageError(f"{self.folder / STATE} is not a checkpoint of credo's ({error!r})") from None
 
     def _check_identity(self, saved: Any) -> None:
@@ -123,7 +127,16 @@ class Checkpoints:
 
 
 def _mark(saved: dict[str, Any]) -> Mark:
-    return Mark(**{**saved, "statistics": tuple(saved.get("statistics", ()))})
+    mark = Mark(**{**saved, "statistics": tuple(saved.get("statistics", ()))})
+    if type(mark.count) is not int or not all(isinstance(text, str) for text in (*mark.statistics, mark.digest)):
+        raise ValueError("what it says of its draws is of another kind")
+    return replace(mark, count=_at_least_zero(mark.count))
+
+
+def _at_least_zero(number: Number) -> Number:
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{number} where a number from zero on is meant")
+    return number
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

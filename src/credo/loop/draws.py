@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -14,9 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from credo.core.storage import StorageError
+from credo.core.storage import StorageError, refuse_link
 from credo.core.trees import Variables
-from credo.methods.base import Info, Kept
+from credo.methods.base import Info, SampledStates
 
 DRAWS = "draws.bin"
 DIVERGING = "diverging"
@@ -27,50 +26,20 @@ PIECE = 2**20
 
 @dataclass(frozen=True)
 class Mark:
-    """What a checkpoint says of the draws that were kept before it.
+    """What a checkpoint says of the draws that were kept before it."""
 
-    Attributes:
-        count: kept steps.
-        statistics: names of the numbers beside the weights, in their order.
-        digest: of all the bytes in the file.
-    """
-
-    count: int = 0
-    statistics: tuple[str, ...] = ()
-    digest: str = ""
+    count: int = 0  # kept steps
+    statistics: tuple[str, ...] = ()  # names of the numbers beside the weights, in their order
+    digest: str = ""  # of all the bytes in the file
 
 
-class Rows(ABC):
-    """A growing table of numbers, (T, M, width): one entry for each kept step."""
-
-    @abstractmethod
-    def add(self, row: Tensor) -> None:
-        """Append the numbers of one step, (M, width)."""
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Begin with an empty table."""
-
-    @abstractmethod
-    def resume(self, size: int, digest: str) -> None:
-        """Go on with the first `size` bytes of a table that was flushed."""
-
-    @abstractmethod
-    def flush(self) -> str:
-        """Return, with a digest of all that was added, when it would survive a crash."""
-
-    @abstractmethod
-    def table(self, count: int, members: int, width: int, dtype: torch.dtype) -> Tensor:
-        """All numbers, (T, M, width)."""
-
-
-class InMemory(Rows):
-    """Rows where the chains are, on the device."""
+class InMemory:
+    """A growing table of numbers, (T, M, width), one entry for each step that is a draw, where the chains are."""
 
     def __init__(self) -> None:
         self.rows: list[Tensor] = []
 
-    def add(self, row: Tensor) -> None:
+    def add(self, row: Tensor) -> None:  # (M, width)
         self.rows.append(row)
 
     def begin(self) -> None:
@@ -86,18 +55,15 @@ class InMemory(Rows):
         return torch.stack(self.rows)
 
 
-class OnDisk(Rows):
-    """Rows in a file of plain numbers, which is mapped into memory when it is read.
+class OnDisk:
+    """The same table in a file of plain numbers, which is mapped into memory when it is read.
 
     The file is never cut: what lies behind the rows that count is overwritten, with the same numbers if it was this run
     that wrote them. So a posterior whose draws are mapped from it stays good while the run goes on.
-
-    Args:
-        folder: of the run's checkpoint.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path, self.end, self.hash = folder / DRAWS, 0, hashlib.blake2b(digest_size=16)
+        self.path, self.end, self.hash = refuse_link(folder / DRAWS), 0, hashlib.blake2b(digest_size=16)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.path.touch()
@@ -119,6 +85,7 @@ class OnDisk(Rows):
         self.hash.update(data)
 
     def begin(self) -> None:
+        """Begin with an empty table."""
         if self.path.stat().st_size:
             raise StorageError(
                 f"{self.path} holds draws and there is no checkpoint that speaks of them: give another folder, or "
@@ -126,6 +93,7 @@ class OnDisk(Rows):
             )
 
     def resume(self, size: int, digest: str) -> None:
+        """Go on with the first `size` bytes of a table that was flushed."""
         there = self.path.stat().st_size
         if there < size:
             raise StorageError(
@@ -150,6 +118,7 @@ class OnDisk(Rows):
             raise StorageError(f"{self.path} cannot be read ({error})") from error
 
     def flush(self) -> str:
+        """Return, with a digest of all that was added, when it would survive a crash."""
         try:
             with self.path.open("r+b") as file:
                 os.fsync(file.fileno())
@@ -158,6 +127,7 @@ class OnDisk(Rows):
         return self.hash.hexdigest()
 
     def table(self, count: int, members: int, width: int, dtype: torch.dtype) -> Tensor:
+        """All numbers, (T, M, width)."""
         numbers = torch.from_file(str(self.path), shared=False, size=count * members * width, dtype=dtype)
         return numbers.view(count, members, width)
 
@@ -167,13 +137,9 @@ class Collector:
 
     Running statistics of batch norm differ between draws and are kept with the weights; frozen parameters and counters
     are the same for all, and are not.
-
-    Args:
-        rows: where the numbers go.
-        frozen: names of buffers that never change.
     """
 
-    def __init__(self, rows: Rows, frozen: tuple[str, ...]) -> None:
+    def __init__(self, rows: InMemory | OnDisk, frozen: tuple[str, ...]) -> None:
         self.rows, self.frozen = rows, frozen
         self.count = 0
         self.statistics: tuple[str, ...] = ()
@@ -213,10 +179,10 @@ class Collector:
         _, dtype = self._parts(variables)
         self.rows.resume(mark.count * variables.members * self._width(variables) * dtype.itemsize, mark.digest)
         if DIVERGING in mark.statistics:
-            self._diverged = self.kept(variables).statistics[DIVERGING].sum()
+            self._diverged = self.states(variables).statistics[DIVERGING].sum()
 
-    def kept(self, variables: Variables) -> Kept:
-        """All that was kept. `variables`, those of the last state, give names, shapes and what never changes."""
+    def states(self, variables: Variables) -> SampledStates:
+        """All draws. `variables`, those of the last state, give names, shapes and what never changes."""
         (parts, dtype), width = self._parts(variables), self._width(variables)
         table = self.rows.table(self.count, variables.members, width, dtype).to(variables.device)
         flat, start, found = table.view(-1, width), 0, {}
@@ -228,7 +194,7 @@ class Collector:
         same = {name: t[:1].expand(len(flat), *t.shape[1:]) for name, t in variables.buffers.items()}
         buffers = {name: found.get(name, t) for name, t in same.items()}
         statistics = {name: table[:, :, start + i] for i, name in enumerate(self.statistics)}
-        return Kept(Variables(params, buffers), statistics)
+        return SampledStates(Variables(params, buffers), statistics)
 
     def _parts(self, variables: Variables) -> tuple[dict[str, Tensor], torch.dtype]:
         """What is kept of a state, and the type of number that holds all of it."""

@@ -16,7 +16,8 @@ Row = dict[str, float]
 class History:
     """Averages what steps report over each epoch and over members; rows become numbers only when they are read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, independent: bool = False) -> None:
+        self.independent = independent  # whether members are runs of their own, so that one may diverge alone
         self._rows: list[Row] = []
         self._pending: list[tuple[Row, dict[str, Tensor]]] = []
         self._sums: Info = {}
@@ -30,16 +31,16 @@ class History:
             self._sums[name] = value.detach().clone() if before is None else before.to(value.device) + value.detach()
             self._counts[name] = self._counts.get(name, 0) + 1
 
-    def close(self, epoch: float, seconds: float, extra: dict[str, Tensor]) -> None:
-        """End an epoch's row.
+    def averages(self) -> Info:
+        """Of the epoch so far, for each member."""
+        return {name: value / self._counts[name] for name, value in self._sums.items()}
 
-        Args:
-            epoch: epochs done.
-            seconds: time so far.
-            extra: numbers of the epoch that no step reported.
-        """
-        self._latest = {name: value.mean() / self._counts[name] for name, value in self._sums.items()}
-        self._pending.append(({"epoch": epoch, "seconds": round(seconds, 4)}, {**self._latest, **extra}))
+    def close(self, epoch: float, seconds: float, extra: Info) -> None:
+        """End the row of an epoch, with numbers that no step reported, (M,) or one for all."""
+        self._latest = self.averages()
+        finite = self._finite(self._latest) if self._latest else torch.ones((), dtype=torch.bool)
+        row = {name: _average(value, finite) for name, value in {**self._latest, **extra}.items()}
+        self._pending.append(({"epoch": epoch, "seconds": round(seconds, 4)}, row))
         self._sums, self._counts = {}, {}
 
     def rows(self) -> list[Row]:
@@ -51,9 +52,9 @@ class History:
         return self._rows
 
     def diverged(self) -> bool:
-        """Whether what the latest steps reported is no longer finite."""
+        """Whether what the latest steps reported is no longer finite, for all members if these are independent."""
         newest = self._sums or self._latest
-        return bool(newest) and not bool(torch.stack([value.isfinite().all() for value in newest.values()]).all())
+        return bool(newest) and not bool(self._finite(newest).any())
 
     def first_broken_epoch(self) -> float | None:
         """The epoch of the first row in which a number that steps report is not finite."""
@@ -66,8 +67,25 @@ class History:
 
     @staticmethod
     def restored(saved: dict[str, Any], sums: Info) -> History:
-        """The inverse of `saved`."""
+        """The inverse of `saved`; a ValueError if it is not a history."""
+        rows, counts = list(saved["rows"]), dict(saved["counts"])
+        numbers = [number for row in rows for number in dict(row).values()]
+        if not all(type(number) in (int, float) for number in numbers) or not all(
+            type(count) is int and count > 0 for count in counts.values()
+        ):
+            raise ValueError("the history holds what is no number")
         history = History()
-        history._rows, history._counts = list(saved["rows"]), dict(saved["counts"])
-        history._sums = {name: sums[name] for name in history._counts}
+        history._rows, history._counts, history._sums = rows, counts, {name: sums[name] for name in counts}
         return history
+
+    def _finite(self, metrics: Info) -> Tensor:
+        """Whether all numbers of a member are finite, (M,); of all members together where they are not independent."""
+        each = [v.isfinite() if self.independent and v.ndim == 1 else v.isfinite().all() for v in metrics.values()]
+        return torch.stack(torch.broadcast_tensors(*each)).all(0)  # type: ignore[no-untyped-call]
+
+
+def _average(value: Tensor, finite: Tensor) -> Tensor:
+    """Over the members whose numbers are finite; not finite where there are none."""
+    if value.shape != finite.shape or finite.ndim == 0:
+        return value.mean()
+    return torch.where(finite, value, 0.0).sum() / finite.sum()

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish, granted between two steps."""
+"""Ctrl-C as a request, answered between two steps."""
 
 from __future__ import annotations
 

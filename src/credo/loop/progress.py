@@ -24,6 +24,7 @@ class Report:
         last: whether the run is over, finished or not.
         draws: kept so far, of all chains together; None for a method that keeps none.
         divergences: steps that diverged since draws are kept, of all chains; None where none can.
+        epochs: of the whole run.
     """
 
     step: int
@@ -34,6 +35,7 @@ class Report:
     last: bool = False
     draws: int | None = None
     divergences: int | None = None
+    epochs: float = 0.0
 
 
 Listener = Callable[[Report], None]
@@ -55,7 +57,6 @@ class ProgressLine:
         self.stream.flush()
 
 
-_HIDDEN = ("epoch", "seconds")
 _OF_CHAINS = ("acceptance_rate", "log_likelihood")
 """What the line says of all that a sampler reports: it must leave room for the time."""
 
@@ -63,32 +64,52 @@ _OF_CHAINS = ("acceptance_rate", "log_likelihood")
 def progress_text(name: str, report: Report) -> str:
     """What the line says.
 
-    Example:
-        >>> progress_text("MAP", Report(25, 100, 2.5, 30.0, {"epoch": 2.0, "log_likelihood": -1.5}))
-        'MAP   25%  log_likelihood -1.5  0:30 elapsed, 1:30 left'
+    Examples:
+        >>> progress_text("MAP", Report(25, 100, 2.5, 30.0, {"epoch": 2.0, "loss": 1.5}, epochs=10.0))
+        'MAP   25%  epoch 3/10  loss 1.5  1:30 left'
         >>> progress_text("HMC", Report(25, 100, 25.0, 30.0, {"acceptance_rate": 0.81}, draws=0))
-        'HMC   25%  warm-up  acceptance_rate 0.81  0:30 elapsed, 1:30 left'
+        'HMC   25%  warm-up  acceptance_rate 0.81  1:30 left'
         >>> progress_text("HMC", Report(75, 100, 75.0, 90.0, {"step_size": 0.1}, draws=100, divergences=2))
-        'HMC   75%  100 draws, 2 divergences  1:30 elapsed, 0:30 left'
+        'HMC   75%  100 draws, 2 divergences  0:30 left'
+        >>> progress_text("MAP", Report(100, 100, 10.0, 120.0, {"loss": 1.25}, last=True, epochs=10.0))
+        'MAP  100%  epoch 10/10  loss 1.25  2:00 elapsed'
     """
     share = report.step / max(report.total, 1)
     left = report.seconds * (1 - share) / share if share > 0 else math.nan
-    shown = [key for key in report.numbers if (key not in _HIDDEN if report.draws is None else key in _OF_CHAINS)]
-    numbers = [f"{key} {report.numbers[key]:.4g}" for key in shown]
-    stage = [] if report.draws is None else [_stage(report.draws, report.divergences)]
-    return "  ".join([name, f"{share:4.0%}", *stage, *numbers, f"{clock(report.seconds)} elapsed, {clock(left)} left"])
+    time_text = f"{clock(report.seconds)} elapsed" if report.last else f"{clock(left)} left"
+    numbers = [f"{key} {value:.4g}" for key, value in _shown(report).items()]
+    return "  ".join([name, f"{share:4.0%}", *_stage(report), *numbers, time_text])
 
 
-def _stage(draws: int, divergences: int | None) -> str:
-    if draws == 0:
-        return "warm-up"
-    return f"{draws} draws" if divergences is None else f"{draws} draws, {divergences} divergences"
+def _shown(report: Report) -> dict[str, float]:
+    """The metrics that fit into a line."""
+    row = report.numbers
+    if report.draws is not None:
+        return {key: value for key, value in row.items() if key in _OF_CHAINS}
+    first = next((key for key in ("loss", "log_likelihood") if key in row), None)
+    shown = {} if first is None else {str(first): row[first]}
+    if "validation_log_likelihood" in row:
+        shown["val_loss"] = -row["validation_log_likelihood"]
+    if "validation_accuracy" in row:
+        shown["val_accuracy"] = row["validation_accuracy"]
+    return shown
+
+
+def _stage(report: Report) -> list[str]:
+    """The epoch that is under way, or how many draws there are."""
+    if report.draws is None:
+        epoch = math.ceil(report.epoch) if report.last else math.floor(report.epoch) + 1
+        epochs = math.ceil(report.epochs)
+        return [f"epoch {min(epoch, epochs)}/{epochs}"] if epochs else []
+    if report.draws == 0:
+        return ["warm-up"]
+    return [f"{report.draws} draws" + ("" if report.divergences is None else f", {report.divergences} divergences")]
 
 
 def clock(seconds: float) -> str:
     """Seconds as a person says them.
 
-    Example:
+    Examples:
         >>> clock(59.7), clock(3725)
         ('1:00', '1:02:05')
     """
@@ -114,7 +135,7 @@ class Throttle:
 
 
 def listener(progress: bool | Listener | None, name: str) -> Listener | None:
-    """Whom to tell: a function of the user's, a line on the terminal, or nobody. None: a line on a terminal."""
+    """A function of the user's, a line on the terminal, or none. None: a line where there is a terminal."""
     if callable(progress):
         return progress
     wanted = sys.stderr.isatty() if progress is None else progress

@@ -1,27 +1,27 @@
 """Ways from data to a posterior. One algorithm, one module; `base` says what a method is."""
 
-from credo.methods.base import Info, Method, State, Tick
+from credo.methods.base import Info, Method, StartFrom, Tick
 from credo.methods.dropout.concrete import ConcreteDropout
 from credo.methods.dropout.mc import MCDropout
 from credo.methods.dropout.variational import SparseVariationalDropout, VariationalDropout
 from credo.methods.ensemble import DeepEnsemble, Ensemble
 from credo.methods.mcmc.annealing import SimulatedAnnealing
 from credo.methods.mcmc.hmc import HMC
-from credo.methods.mcmc.langevin import SGLD
+from credo.methods.mcmc.mams import MAMS
+from credo.methods.mcmc.mclmc import MCLMC
 from credo.methods.mcmc.metropolis import Metropolis
-from credo.methods.mcmc.microcanonical import MCLMC
 from credo.methods.mcmc.nuts import NUTS
-from credo.methods.mcmc.stochastic import RMSPreconditioner
-from credo.methods.mcmc.stochastic_hmc import SGHMC
+from credo.methods.mcmc.sgmcmc import SGHMC, SGLD, RMSPreconditioner
 from credo.methods.point import MAP, MaximumLikelihood
 from credo.methods.vi.bayes_by_backprop import BayesByBackprop
 from credo.methods.vi.black_box import BlackBoxVI
 from credo.methods.weighted.annealed import AnnealedImportanceSampling
 from credo.methods.weighted.importance import ImportanceSampling
-from credo.methods.weighted.kernels import Hamiltonian, RandomWalk
+from credo.methods.weighted.transitions import Hamiltonian, RandomWalk
 
 __all__ = [
     "HMC",
+    "MAMS",
     "MAP",
     "MCLMC",
     "NUTS",
@@ -44,7 +44,7 @@ __all__ = [
     "RandomWalk",
     "SimulatedAnnealing",
     "SparseVariationalDropout",
-    "State",
+    "StartFrom",
     "Tick",
     "VariationalDropout",
 ]

@@ -1,22 +1,43 @@
-"""What methods share that climb an objective of the weights by the gradient."""
+"""What methods share that climb an objective by its gradient."""
 
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
 
 from credo.core.checks import check_at_least, check_options, check_positive
 from credo.core.optimizers import Adam, Constant, Optimizer, Schedule
-from credo.methods.base import Method
+from credo.core.trees import Params
+from credo.methods.base import Method, StateT, Tick
+from credo.model import Target
 
 
 @dataclass(frozen=True)
-class GradientAscent(Method, ABC):
-    """Epochs of minibatch steps by an optimiser, for all members at once.
+class Group:
+    """Leaves that move with one step size."""
+
+    leaves: Params  # what is moved, (M, *shape) each; they require a gradient
+    memory: list[Tensor]  # the optimizer's, of these leaves
+    learning_rate: float  # step size
+
+
+def leaves_of(tree: Mapping[str, Tensor]) -> Params:
+    """The same tensors, in the same memory, as something to differentiate by."""
+    return {name: t.detach().requires_grad_() for name, t in tree.items()}
+
+
+@dataclass(frozen=True)
+class GradientAscent(Method[StateT], ABC):
+    """Epochs of minibatch steps by an optimizer, for all members at once.
 
     Args:
         epochs: passes over the data.
-        learning_rate: step size of the optimiser.
+        learning_rate: step size of the optimizer.
         batch_size: examples per step; None for all of them.
         optimizer: the update rule.
         schedule: how the learning rate changes in the course of the run.
@@ -37,3 +58,25 @@ class GradientAscent(Method, ABC):
 
     def steps(self, batches: int) -> int:
         return self.epochs * batches
+
+    def gradients(self, objective: Tensor, leaves: Sequence[Tensor], target: Target) -> list[Tensor]:
+        """Of what is minimized, -objective / N, so that a learning rate means the same for any number N of data.
+
+        Args:
+            objective: on the scale of all the data, (M,), with a graph down to the leaves.
+            leaves: what it is differentiated by.
+            target: whose number of data divides.
+        """
+        return list(torch.autograd.grad(-objective.sum() / target.size, leaves, materialize_grads=True))
+
+    def ascend(self, objective: Tensor, groups: Sequence[Group], target: Target, tick: Tick) -> None:
+        """Move the leaves of all groups, in place, up an objective (M,), each at its own rate."""
+        found = iter(self.gradients(objective, [leaf for group in groups for leaf in group.leaves.values()], target))
+        for group in groups:
+            rate = tick.scheduled(self._scheduled(group.learning_rate))
+            leaves = {name: leaf.detach() for name, leaf in group.leaves.items()}
+            with torch.no_grad():
+                self.optimizer.update(leaves, list(islice(found, len(leaves))), group.memory, rate)
+
+    def _scheduled(self, learning_rate: float) -> Callable[[Tick], float]:
+        return lambda now: learning_rate * self.schedule.factor(now.fraction)

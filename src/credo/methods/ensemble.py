@@ -5,22 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from credo.core.checks import check_at_least, check_options
-from credo.core.rng import Stream
-from credo.core.trees import Variables
-from credo.methods.base import Info, Method, State, Tick
-from credo.methods.point import MAP
-from credo.model import Batch, Model, Target
+from credo.core.trees import finite_members
+from credo.methods.base import Method, StateT
+from credo.methods.point import MAP, PointState
+from credo.model import Target
 from credo.posteriors import Posterior
 
 
+def _forwarded(name: str) -> Any:
+    """What the method of an ensemble has by this name."""
+    return property(lambda ensemble: getattr(ensemble.method, name))
+
+
 @dataclass(frozen=True)
-class Ensemble(Method):
+class Ensemble(Method[StateT]):
     """`members` independent runs of a method, advanced together; the posterior is their equal mixture.
 
     p(y | x, data) = 1/M sum_m p(y | x, run m)
+
+    A run that diverges leaves the others alone, and has no part in the posterior.
 
     Args:
         method: any method.
@@ -30,7 +34,7 @@ class Ensemble(Method):
         using deep ensembles", 2017, https://arxiv.org/abs/1612.01474
     """
 
-    method: Method
+    method: Method[StateT]
     members: int = 5
 
     def __post_init__(self) -> None:
@@ -39,40 +43,30 @@ class Ensemble(Method):
         if self.method.members != 1:
             raise ValueError("an ensemble of an ensemble is a larger ensemble: multiply the members instead")
 
-    @property
-    def batch_size(self) -> int | None:  # type: ignore[override]
-        return self.method.batch_size
+    # everything but the number of members is the method's own; a test holds this list against the attributes of Method
 
-    @property
-    def follows_slopes(self) -> bool:
-        return self.method.follows_slopes
+    batch_size = _forwarded("batch_size")
+    whole_data = _forwarded("whole_data")
+    graph_safe = _forwarded("graph_safe")
+    start_from = _forwarded("start_from")
+    needs_gradient = _forwarded("needs_gradient")
+    steps = _forwarded("steps")
+    prepare = _forwarded("prepare")
+    init = _forwarded("init")
+    step = _forwarded("step")
+    attempt = _forwarded("attempt")
+    finish = _forwarded("finish")
+    summary = _forwarded("summary")
+    loss = _forwarded("loss")
+    current = _forwarded("current")
 
-    def steps(self, batches: int) -> int:
-        return self.method.steps(batches)
-
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
-        return self.method.prepare(model, x)
-
-    def init(self, target: Target, variables: Variables, noise: Stream) -> State:
-        return self.method.init(target, variables, noise)
-
-    def step(self, target: Target, state: State, batch: Batch, tick: Tick) -> tuple[State, Info]:
-        return self.method.step(target, state, batch, tick)
-
-    def attempt(self, target: Target, state: State, batch: Batch, tick: Tick) -> None:
-        self.method.attempt(target, state, batch, tick)
-
-    def summary(self, target: Target, state: State, noise: Stream) -> Info:
-        return self.method.summary(target, state, noise)
-
-    def current(self, state: State) -> Variables:
-        return self.method.current(state)
-
-    def posterior(self, target: Target, state: State) -> Posterior:
-        return self.method.posterior(target, state)
+    def posterior(self, target: Target, state: StateT) -> Posterior:
+        posterior = self.method.posterior(target, state)
+        finite = finite_members(self.current(state).params)
+        return posterior.of_members(finite.nonzero()[:, 0]) if finite.any() and not finite.all() else posterior
 
 
-def DeepEnsemble(members: int = 5, **numbers: Any) -> Ensemble:  # noqa: N802 (reads as a method's name)
+def DeepEnsemble(members: int = 5, **numbers: Any) -> Ensemble[PointState]:  # noqa: N802 (reads as a method's name)
     """A deep ensemble: `Ensemble(MAP(**numbers), members)`.
 
     Args:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from credo.core.arrays import tensor
+from credo.core.checks import check_at_least
 from credo.core.rng import Stream
-from credo.metrics.inputs import ArrayLike, check_bins, classes_like, numeric, probabilities, scores, targets_like
+from credo.metrics.inputs import ArrayLike, classes_like, numeric, probabilities, scores, targets_like
 from credo.predictive import Predictive
 
 
@@ -71,7 +72,7 @@ def reliability_of_scores(
         bins: number of bins.
         equal_mass: bins with equally many examples instead of bins of equal width.
     """
-    check_bins(bins)
+    check_at_least("bins", bins, 1)
     stated = scores(confidence, "confidence")
     truth = scores(tensor(right, "right").double(), "right").to(stated.device)
     if len(truth) != len(stated):
@@ -164,10 +165,10 @@ def coverage_curve(prediction: Predictive, y: ArrayLike, levels: ArrayLike | Non
     Reference: V. Kuleshov, N. Fenner, S. Ermon, "Accurate uncertainties for deep learning using calibrated
         regression", 2018, https://arxiv.org/abs/1807.00263
     """
-    wished = torch.arange(1, 20, dtype=torch.float64) / 20 if levels is None else scores(levels, "levels")
-    if not bool(((wished > 0) & (wished < 1)).all()):
+    stated = torch.arange(1, 20, dtype=torch.float64) / 20 if levels is None else scores(levels, "levels")
+    if not bool(((stated > 0) & (stated < 1)).all()):
         raise ValueError("levels must lie between 0 and 1")
     values = pit(prediction, y)
     needed = (2.0 * (values - 0.5).abs()).flatten().sort().values  # the smallest level that holds each observation
-    inside = torch.searchsorted(needed, wished.to(needed.device), right=True)
-    return CoverageCurve(wished, (inside.double() / len(needed)).to(wished.device))
+    inside = torch.searchsorted(needed, stated.to(needed.device), right=True)
+    return CoverageCurve(stated, (inside.double() / len(needed)).to(stated.device))

@@ -41,7 +41,7 @@ def brier(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
     Reference: G. W. Brier, "Verification of forecasts expressed in terms of probability", 1950,
         https://doi.org/10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2
 
-    Example:
+    Examples:
         >>> brier([[1.0, 0.0], [0.5, 0.5]], [0, 1])
         0.25
     """

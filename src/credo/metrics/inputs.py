@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import torch
@@ -101,15 +100,3 @@ def scores(values: ArrayLike, name: str) -> Tensor:
     if bool(torch.isnan(result).any()):
         raise ValueError(f"{name} has NaN values: they cannot be put in order")
     return result
-
-
-def check_level(level: object) -> None:
-    if not isinstance(level, Real):
-        raise TypeError(f"level must be a number between 0 and 1, got a {type(level).__name__}")
-    if not 0.0 < float(level) < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
-
-
-def check_bins(bins: int) -> None:
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1, got {bins}")

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from credo.metrics.inputs import (
     ArrayLike,
-    check_level,
     classes_like,
     columns,
     numeric,
@@ -29,9 +28,9 @@ def rmse(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         prediction: a Predictive, or point predictions (B,) or (B, D).
         y: what was observed, in the same shape.
 
-    Example:
-        >>> rmse([1.0, 2.0], [1.0, 4.0])
-        1.4142135623730951
+    Examples:
+        >>> round(rmse([1.0, 2.0], [1.0, 4.0]), 6)
+        1.414214
     """
     points, targets = points_and_targets(prediction, y)
     return float((points - targets).square().mean().sqrt())
@@ -77,7 +76,7 @@ def coverage(prediction: Predictive | Interval, y: ArrayLike, level: float = 0.9
 
 
 def sharpness(prediction: Predictive | Interval, level: float = 0.95) -> float:
-    """Mean width of the intervals, in units of y: among honest predictions the narrower is the better.
+    """Mean width of the intervals, in units of y: among calibrated predictions the narrower is the better.
 
     Args:
         prediction: a Predictive over numbers, or the pair (lower, upper) of interval ends.
@@ -92,7 +91,6 @@ def sharpness(prediction: Predictive | Interval, level: float = 0.95) -> float:
 
 def _ends(prediction: Predictive | Interval, level: float) -> tuple[Tensor, Tensor]:
     if isinstance(prediction, Predictive):
-        check_level(level)
         prediction = numeric(prediction, "an interval").interval(level)
     lower, upper = columns(prediction[0], "lower"), columns(prediction[1], "upper")
     if lower.shape != upper.shape:

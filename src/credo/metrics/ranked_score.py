@@ -16,6 +16,8 @@ ENTRIES = 2**22
 """Entries of the largest temporary tensor: 32 MiB in float64."""
 NODES, WEIGHTS = (-math.sqrt(0.6), 0.0, math.sqrt(0.6)), (5 / 18, 8 / 18, 5 / 18)
 """Gauss-Legendre rule of three points on a panel, exact for polynomials of degree five."""
+NORMAL = (Gaussian, LearnedGaussian, HeteroscedasticGaussian)
+"""Likelihoods whose formula is known; a subclass may be no normal distribution any more."""
 
 
 def crps(prediction: Predictive, y: ArrayLike) -> float:
@@ -45,7 +47,7 @@ def pointwise_crps(prediction: Predictive, y: ArrayLike) -> Tensor:
     """
     mixture = numeric(prediction, "crps")
     targets = targets_like(y, mixture.mean)
-    if isinstance(mixture.likelihood, Gaussian | LearnedGaussian | HeteroscedasticGaussian):
+    if type(mixture.likelihood) in NORMAL:
         mean = mixture.likelihood.mean(mixture.draws, mixture.params).double()
         scale = mixture.likelihood.variance(mixture.draws, mixture.params).double().sqrt()
         return crps_of_gaussian_mixture(mean, scale, mixture.log_weights.double().exp(), targets)

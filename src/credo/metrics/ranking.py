@@ -61,11 +61,11 @@ def risk_coverage(prediction: Predictive, y: ArrayLike, doubt: ArrayLike | None 
     if isinstance(prediction, ClassPredictive):
         probs = probabilities(prediction)
         confidence, label = probs.max(1)
-        losses, own = (label != classes_like(y, probs)).double(), 1.0 - confidence
+        losses, uncertainty = (label != classes_like(y, probs)).double(), 1.0 - confidence
     else:
         points, targets = points_and_targets(prediction, y)
-        losses, own = (points - targets).square().sum(1), prediction.variance.double().sum(1)
-    return risk_coverage_of_losses(own if doubt is None else doubt, losses)
+        losses, uncertainty = (points - targets).square().sum(1), prediction.variance.double().sum(1)
+    return risk_coverage_of_losses(uncertainty if doubt is None else doubt, losses)
 
 
 def risk_coverage_of_losses(doubt: ArrayLike, losses: ArrayLike) -> RiskCoverage:
@@ -82,8 +82,8 @@ def risk_coverage_of_losses(doubt: ArrayLike, losses: ArrayLike) -> RiskCoverage
     count = torch.bincount(group, minlength=len(values)).double()
     mean = torch.bincount(group, weights=loss, minlength=len(values)) / count
     place = torch.repeat_interleave(torch.arange(len(values), device=loss.device), count.long())
-    kept = torch.arange(1, len(loss) + 1, dtype=torch.float64, device=loss.device)
-    return RiskCoverage(kept / len(loss), mean[place].cumsum(0) / kept, values.to(loss.device)[place])
+    sizes = torch.arange(1, len(loss) + 1, dtype=torch.float64, device=loss.device)
+    return RiskCoverage(sizes / len(loss), mean[place].cumsum(0) / sizes, values.to(loss.device)[place])
 
 
 def auroc(familiar: ArrayLike, unfamiliar: ArrayLike) -> float:
@@ -95,7 +95,7 @@ def auroc(familiar: ArrayLike, unfamiliar: ArrayLike) -> float:
         familiar: scores of inputs like the training data, (B,).
         unfamiliar: scores of other inputs, (B',).
 
-    Example:
+    Examples:
         >>> auroc([0.1, 0.2, 0.3], [0.3, 0.9])
         0.9166666666666666
     """

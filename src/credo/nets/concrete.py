@@ -1,4 +1,4 @@
-"""The concrete relaxation of a Bernoulli mask: entries near 0 or 1, with a slope by the probability to keep."""
+"""The concrete relaxation of a Bernoulli mask: entries near 0 or 1, differentiable by the probability to keep."""
 
 from __future__ import annotations
 
@@ -32,12 +32,7 @@ def concrete_masks(
 ) -> list[Tensor]:
     """Relaxed masks, over the probability to keep, (M, *mask shape) for each site: differentiable by the logits.
 
-    Args:
-        sites: where masks are needed.
-        logits: of the probabilities to keep, (M, ...) each, to be broadcast over the mask.
-        stream: the noise.
-        examples: one mask per example in a batch of this many; None for one that all share.
-        temperature: of the relaxation.
+    The logits, (M, ...) for each site, are those of the probabilities to keep, to be broadcast over its mask.
     """
     generator = stream.generator(logits[0].device)
     masks = []

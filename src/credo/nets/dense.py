@@ -16,18 +16,8 @@ from torch import Tensor, nn
 
 from credo.nets.mlp import MLP
 
-_ELEMENTWISE = (
-    nn.ReLU,
-    nn.Tanh,
-    nn.Sigmoid,
-    nn.GELU,
-    nn.SiLU,
-    nn.ELU,
-    nn.SELU,
-    nn.Softplus,
-    nn.LeakyReLU,
-    nn.Identity,
-)
+_SMOOTH = (nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.SELU, nn.Softplus)
+_ELEMENTWISE = (nn.ReLU, nn.LeakyReLU, nn.Identity, *_SMOOTH)
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -65,31 +55,20 @@ class DenseStack:
         """Whether inputs with so many axes, the batch included, are plain rows of features to this stack."""
         return axes == 2 or (self.flattens and axes > 2)
 
-    def __call__(
-        self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], *, own_x: bool, shared: bool
-    ) -> Tensor:
-        """Outputs (L, B, E) of L members or draws; (B, E) where weights are shared and masks have no lanes.
+    def one(self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """Outputs (1, B, E) of the only member, with masks (B or 1, width)."""
+        return self(tensors, x, masks, x_per_member=False, shared=True).unsqueeze(0)
 
-        Args:
-            tensors: weights by name, (L, *shape), or (1, *shape) when `shared`.
-            x: inputs (B, ...), or (L, B, ...) when `own_x`.
-            masks: one for each dropout layer, (L, B or 1, width), or (B or 1, width); none where it is off.
-            own_x: each member has inputs of its own.
-            shared: all lanes have the same weights, and masks tell them apart.
-        """
-        lanes = len(next(iter(tensors.values())))
-        hidden = x.flatten(2) if own_x else x.flatten(1)
-        return _through(self.layers, tensors, hidden, masks, lanes, shared)
+    def __call__(
+        self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], *, x_per_member: bool, shared: bool
+    ) -> Tensor:
+        """Outputs (M, B, E) of M members or draws; (B, E) where weights are shared and masks have no such axis."""
+        members = len(next(iter(tensors.values())))
+        hidden = x.flatten(2) if x_per_member else x.flatten(1)
+        return _through(self.layers, tensors, hidden, masks, members, shared)
 
     def drawn(self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], at_once: int) -> Tensor:
-        """Outputs (S, B, E) of S draws that share weights, some at once; what no mask touches is computed once.
-
-        Args:
-            tensors: weights by name, (1, *shape).
-            x: inputs (B, ...).
-            masks: one for each dropout layer, (S, 1, width).
-            at_once: draws that are computed together.
-        """
+        """Outputs (S, B, E) of S draws that share weights, some at once; what no mask touches is computed once."""
         first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, Drop))
         hidden = _through(self.layers[:first], tensors, x.flatten(1), (), 1, True)
         parts = zip(*(torch.split(mask, at_once) for mask in masks), strict=True)
@@ -101,13 +80,13 @@ def _through(
     tensors: Mapping[str, Tensor],
     hidden: Tensor,
     masks: Sequence[Tensor],
-    lanes: int,
+    members: int,
     shared: bool,
 ) -> Tensor:
     remaining = iter(masks)
     for layer in layers:
         if isinstance(layer, Linear):
-            hidden = _linear(layer, tensors, hidden, lanes, shared)
+            hidden = _linear(layer, tensors, hidden, members, shared)
         elif not isinstance(layer, Drop):
             hidden = layer(hidden)
         elif masks:
@@ -115,24 +94,20 @@ def _through(
     return hidden
 
 
-def _linear(layer: Linear, tensors: Mapping[str, Tensor], hidden: Tensor, lanes: int, shared: bool) -> Tensor:
+def _linear(layer: Linear, tensors: Mapping[str, Tensor], hidden: Tensor, members: int, shared: bool) -> Tensor:
     weight = tensors[layer.weight]
     bias = None if layer.bias is None else tensors[layer.bias]
     if shared:
-        return F.linear(hidden, weight[0], None if bias is None else bias[0])
-    inputs = hidden if hidden.ndim == 3 else hidden.expand(lanes, *hidden.shape)
+        # not weight[0], whose gradient is a new tensor of zeros with a copy in it
+        return F.linear(hidden, weight.squeeze(0), None if bias is None else bias.squeeze(0))
+    inputs = hidden if hidden.ndim == 3 else hidden.expand(members, *hidden.shape)
     if bias is None:
         return torch.bmm(inputs, weight.mT)
     return torch.baddbmm(bias.unsqueeze(1), inputs, weight.mT)
 
 
 def dense_stack(module: nn.Module, *, before: Collection[str] = ()) -> DenseStack | None:
-    """The module as a plain dense stack; None if it is anything else.
-
-    Args:
-        module: the user's, unhooked.
-        before: names of the layers in front of which dropout was put.
-    """
+    """The module as a plain dense stack with dropout before the named layers; None if it is anything else."""
     dropped = {id(module.get_submodule(name)) for name in before}
     names = {id(p): name for name, p in module.named_parameters()}
     leaves = list(_leaves(module))
@@ -168,10 +143,9 @@ def _leaves(module: nn.Module) -> Iterator[nn.Module | None]:
 
 def _changed(module: nn.Module) -> bool:
     """Whether somebody put something on a module that its class does not say."""
-    hooks = (
-        module._forward_pre_hooks,
-        module._forward_hooks,
-        module._backward_pre_hooks,
-        module._backward_hooks,
+    forward, backward = module._forward_pre_hooks or module._forward_hooks, module._backward_pre_hooks
+    return (
+        bool(forward or backward or module._backward_hooks)
+        or hasattr(module, "parametrizations")
+        or "forward" in vars(module)
     )
-    return any(hooks) or hasattr(module, "parametrizations") or "forward" in vars(module)

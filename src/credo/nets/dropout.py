@@ -6,11 +6,11 @@ arguments, so that a mask can be shared by a batch (one draw = one function), di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from credo.core.rng import Stream
-from credo.nets.fed import Fed
+from credo.nets.layer import Layer
 
 CHANNEL_AXES = {F.dropout1d: 1, F.dropout2d: 2, F.dropout3d: 3}
 """Dropout of whole channels, and how many axes a channel has."""
@@ -44,26 +44,18 @@ class Drops(StrEnum):
 
 @dataclass(frozen=True)
 class Site:
-    """One place where a forward pass drops units, or a weight of which entries are dropped.
+    """One place where a forward pass drops units, or a weight of which entries are dropped."""
 
-    Attributes:
-        shape: shape of the mask for the probe batch.
-        batch_axis: the axis that grows with the batch; None where the mask does not depend on it.
-        per_example: how many entries of that axis belong to one example.
-        rate: probability that a unit is dropped.
-        alpha: alpha dropout (for SELU) rather than the ordinary kind.
-        name: of the module in which it happens ("forward" for the network itself); another place in the same module is
-            called name:2, and so on.
-        fed: the layer whose inputs are dropped; None where no layer, or something else, takes them.
-    """
-
-    shape: tuple[int, ...]
-    batch_axis: int | None
-    per_example: int
-    rate: float
-    alpha: bool
+    shape: tuple[int, ...]  # shape of the mask for the probe batch
+    batch_axis: int | None  # the axis that grows with the batch; None where the mask does not depend on it
+    per_example: int  # how many entries of that axis belong to one example
+    rate: float  # probability that a unit is dropped
+    alpha: bool  # alpha dropout (for SELU) rather than the ordinary kind
+    # of the module in which it happens ("forward" for the network itself); another place in the same module is called
+    # name:2, and so on
     name: str = ""
-    fed: Fed | None = None
+    # the layer whose inputs are dropped; None where no layer, or something else, takes them
+    consumer: Layer | None = None
 
     def mask_shape(self, examples: int | None) -> tuple[int, ...]:
         """Shape of a mask for so many examples; None: one mask that all of them share."""
@@ -74,41 +66,35 @@ class Site:
         return tuple(shape)
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The place, for a person."""
-        return self.name if self.fed is None or self.fed.layer == self.name else f"{self.name} (for {self.fed.layer})"
+        layer = (self.consumer or self).name
+        return self.name if layer == self.name else f"{self.name} (for {layer})"
 
     def matches(self, pattern: str) -> bool:
         """Whether a pattern means this place: by the name of the module that drops, or of the layer it drops for."""
-        return any(fnmatchcase(name, pattern) for name in (self.name, self.fed.layer if self.fed else self.name))
+        return any(fnmatchcase(name, pattern) for name in (self.name, (self.consumer or self).name))
 
 
 @dataclass(frozen=True)
 class DropoutChange:
-    """A wish that differs from what the module says.
+    """Dropout that differs from the module's own."""
 
-    Attributes:
-        rate: at every place that no pattern means; None for the module's own.
-        inserted: the module has no dropout; put it in front of every weight layer but the first, or of those that a
-            pattern means.
-        rates: rates by pattern; the first pattern that means a place counts.
-        drops: what is dropped where dropout is put in.
-    """
-
-    rate: float | None
+    rate: float | None  # at every place that no pattern means; None for the module's own
+    # the module has no dropout; put it in front of every weight layer but the first, or of those that a pattern means
     inserted: bool
-    rates: tuple[Pattern, ...] = ()
-    drops: Drops = Drops.CHANNELS
+    rates: tuple[Pattern, ...] = ()  # rates by pattern; the first pattern that means a place counts
+    drops: Drops = Drops.CHANNELS  # what is dropped where dropout is put in
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drops", Drops(self.drops))
 
     def rate_at(self, site: Site) -> float:
         """The rate at a place."""
-        own = site.rate if self.rate is None else self.rate
-        return next((rate for pattern, rate in self.rates if site.matches(pattern)), own)
+        everywhere = site.rate if self.rate is None else self.rate
+        return next((rate for pattern, rate in self.rates if site.matches(pattern)), everywhere)
 
-    def places(self, module: nn.Module) -> list[str]:
+    def layer_names(self, module: nn.Module) -> list[str]:
         """The layers in front of which dropout is put, or whose weights are dropped."""
         if not self.inserted:
             return []
@@ -118,32 +104,42 @@ class DropoutChange:
         return names if self.drops is Drops.WEIGHTS else names[1:]
 
 
+def weight_sites(shapes: Mapping[str, tuple[int, ...]]) -> tuple[Site, ...]:
+    """Weights of which entries are dropped, by name and shape: masks of their own shape, the same for all examples."""
+    sites = []
+    for name, shape in shapes.items():
+        kernel = (1,) * (len(shape) - 2)
+        layer = Layer(name, None, (shape[1], *kernel), (shape[0], *kernel), len(kernel))
+        sites.append(Site(shape, None, 0, 0.0, False, layer.name, layer))
+    return tuple(sites)
+
+
 def draw_masks(
     sites: Sequence[Site],
     stream: Stream,
-    lanes: int,
+    count: int,
     examples: int | None,
     dtype: torch.dtype,
     device: torch.device | str,
     keeps: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """Masks of 0 and 1 / (1 - rate) (0 and 1 for alpha dropout), (lanes, *mask shape) for each site.
+    """Masks of 0 and 1 / (1 - rate) (0 and 1 for alpha dropout), (count, *mask shape) for each site.
 
     Args:
         sites: where masks are needed.
         stream: the noise.
-        lanes: number of members or draws; each has masks of its own.
+        count: number of members or draws, each with other masks.
         examples: one mask per example in a batch of this many (training), or None for one mask that all inputs share
             (a drawn function).
         dtype: of the masks.
         device: of the masks.
-        keeps: the probability that a unit stays, where that was learned: for each site (lanes or 1, ...), to be
+        keeps: the probability that a unit stays, where that was learned: for each site (count or 1, ...), to be
             broadcast over its mask.
     """
     generator = stream.generator(device)
     masks = []
     for index, site in enumerate(sites):
-        mask = torch.empty((lanes, *site.mask_shape(examples)), dtype=dtype, device=device)
+        mask = torch.empty((count, *site.mask_shape(examples)), dtype=dtype, device=device)
         if keeps is not None:
             mask.bernoulli_(keeps[index].expand(mask.shape), generator=generator).div_(keeps[index])
         else:
@@ -154,30 +150,57 @@ def draw_masks(
     return masks
 
 
-class Masked(TorchFunctionMode):
-    """While active, the k-th dropout call of a forward pass multiplies by the k-th mask.
+class DropoutCall(NamedTuple):
+    """A dropout call of a forward pass."""
 
-    Args:
-        masks: as `draw_masks` gives them, for one lane.
-        rate: those of the masks, one for each or one for all, where they are not the ones that the module says.
+    site: int | None  # number of the mask that answers it; None where it drops nothing
+    rate: float  # what it was called with; 0 in calls that do not drop
+
+
+class Masked(TorchFunctionMode):
+    """While active, the dropout calls of a forward pass multiply by the masks of one member, out of `draw_masks`.
+
+    Rates are those of the masks where they are not the module's. `calls` are all dropout calls of this pass in order,
+    whether they drop or not; None gives the k-th mask to the k-th call that drops.
     """
 
-    def __init__(self, masks: Sequence[Tensor], rate: float | Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        masks: Sequence[Tensor],
+        rate: float | Sequence[float] | None = None,
+        calls: Sequence[DropoutCall] | None = None,
+    ) -> None:
         super().__init__()
-        self.masks = iter(masks)
-        self.rates = iter([rate] * len(masks) if rate is None or isinstance(rate, float) else rate)
+        self.masks = list(masks)
+        self.rates = [rate] * len(masks) if rate is None or isinstance(rate, float) else list(rate)
+        self.calls = None if calls is None else iter(calls)
+        self.unasked = iter(range(len(masks)))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func not in DROPOUTS:
             return func(*args, **kwargs)
-        x, own = input_and_rate(func, args, kwargs)
-        if own == 0.0:
+        x, asked = input_and_rate(func, args, kwargs)
+        site = self._site(asked)
+        if site is None:
             return x
-        mask, rate = next(self.masks), next(self.rates)
         if func is F.alpha_dropout:
-            return _alpha_dropout(x, mask, own if rate is None else rate)
-        return x * mask
+            rate = self.rates[site]
+            return _alpha_dropout(x, self.masks[site], asked if rate is None else rate)
+        return x * self.masks[site]
+
+    def _site(self, asked: float) -> int | None:
+        """The number of the mask for a call with this rate."""
+        if self.calls is None:
+            return next(self.unasked) if asked > 0.0 else None
+        call = next(self.calls, None)
+        if call is None or call.rate != asked:
+            found = "none" if call is None else f"rate {call.rate:g}"
+            raise ValueError(
+                f"the network drops with rate {asked:g} where it had {found} when it was first called: its dropout "
+                "must not depend on values of the input or on earlier calls"
+            )
+        return call.site
 
 
 class Undropped(TorchFunctionMode):
@@ -199,7 +222,7 @@ def _alpha_dropout(x: Tensor, mask: Tensor, rate: float) -> Tensor:
 
 
 def input_and_rate(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, float]:
-    """What a dropout call is given, by the signature that all of them share; rate 0 where it is told not to drop."""
+    """What a dropout call is given, by the signature that all of them share; rate 0 where it does not drop."""
     x = args[0] if args else kwargs["input"]
     rate = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
     training = args[2] if len(args) > 2 else kwargs.get("training", func is not F.alpha_dropout)
@@ -210,7 +233,7 @@ PROBE = 0.5
 """The rate that a dropout call which was put in is made with: any but 0, since masks bring the rate that is meant."""
 
 
-def put_in(module: nn.Module, change: DropoutChange) -> None:
+def insert_dropout(module: nn.Module, change: DropoutChange) -> None:
     """Put dropout on the inputs of the layers that a change means, in place.
 
     For a plain stack this is dropout after each hidden layer. Forward hooks do it, so no parameter changes its name.
@@ -222,7 +245,7 @@ def put_in(module: nn.Module, change: DropoutChange) -> None:
             function = _BY_CHANNEL_AXES[len(layer.kernel_size)]
         return function(args[0], PROBE, training=layer.training), *args[1:]
 
-    for name in change.places(module):
+    for name in change.layer_names(module):
         module.get_submodule(name).register_forward_pre_hook(drop)
 
 

@@ -29,7 +29,7 @@ class MLP(nn.Module):
         activation: relu, tanh, sigmoid, gelu, silu or softplus.
         dropout: rate after each hidden layer; 0 for none.
 
-    Example:
+    Examples:
         >>> import torch
         >>> MLP(13, 1)(torch.zeros(5, 13)).shape
         torch.Size([5, 1])

@@ -13,7 +13,7 @@ class Plan(Enum):
     """How a network is evaluated for several members or draws. Both give the same numbers up to rounding."""
 
     TOGETHER = "together"
-    """All members in one vectorised pass (`torch.func.vmap`)."""
+    """All members in one vectorized pass (`torch.func.vmap`)."""
     ONE_BY_ONE = "one by one"
     """A loop over members."""
 
@@ -30,7 +30,7 @@ def obvious_plan(module: nn.Module, members: int) -> tuple[Plan, str] | None:
     if members == 1:
         return Plan.ONE_BY_ONE, "one member"
     if any(isinstance(m, _UNBATCHED) for m in kinds):
-        return Plan.ONE_BY_ONE, "a recurrent or attention layer that torch cannot vectorise"
+        return Plan.ONE_BY_ONE, "a recurrent or attention layer that torch cannot vectorize"
     if any(isinstance(m, nn.modules.conv._ConvNd) for m in kinds):
         return None
     if sum(p.numel() for p in module.parameters()) <= _SMALL:
@@ -47,12 +47,7 @@ def drawing_plan(module: nn.Module, draws: int, on_cpu: bool) -> Plan:
 
 
 def measured_plan(attempt: Callable[[Plan], object], repeats: int = 3) -> tuple[Plan, str]:
-    """Time both plans, interleaved, and keep the faster; one that fails is out.
-
-    Args:
-        attempt: does one step (or forward pass) under a plan and leaves nothing behind.
-        repeats: interleaved repetitions, of which the best counts.
-    """
+    """Time a step that leaves nothing behind under both plans, interleaved; the faster that does not fail."""
     best: dict[Plan, float] = {}
     for plan in Plan:
         try:
@@ -60,7 +55,7 @@ def measured_plan(attempt: Callable[[Plan], object], repeats: int = 3) -> tuple[
         except RuntimeError:
             if plan is Plan.ONE_BY_ONE:
                 raise
-            return Plan.ONE_BY_ONE, "torch cannot vectorise this network"
+            return Plan.ONE_BY_ONE, "torch cannot vectorize this network"
         best[plan] = float("inf")
     for _ in range(repeats):
         for plan in Plan:

@@ -4,7 +4,7 @@ from credo.posteriors.base import Posterior
 from credo.posteriors.chains import Chains
 from credo.posteriors.draws import Draws
 from credo.posteriors.dropout import Dropout
-from credo.posteriors.functions import Functions
+from credo.posteriors.functions import Functions, NetworkFunctions
 from credo.posteriors.gaussian import DiagonalGaussian
 from credo.posteriors.loading import load
 from credo.posteriors.unit_noise import UnitNoise
@@ -17,6 +17,7 @@ __all__ = [
     "Dropout",
     "Evidence",
     "Functions",
+    "NetworkFunctions",
     "Posterior",
     "UnitNoise",
     "Weighted",

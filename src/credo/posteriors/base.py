@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -14,43 +14,95 @@ from torch.utils.data import DataLoader, Dataset
 
 from credo.core.arrays import tensor
 from credo.core.checks import is_number, whole_number
+from credo.core.config import Registry, kind_name
 from credo.core.record import Record
-from credo.core.trees import Variables, flatten, move
+from credo.core.status import Status
+from credo.core.trees import Variables, flatten, map_tensors, move
 from credo.model import Model
 from credo.posteriors.functions import Functions
-from credo.posteriors.inputs import checked_outputs
 from credo.posteriors.writing import write_posterior
 from credo.predictive import Predictive, predictive
+from credo.priors import Prior
+
+if TYPE_CHECKING:
+    from credo.posteriors.draws import Draws
 
 BATCH_ENTRIES = 2**22
 """Entries of the draws that `predict_batches` holds at a time."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Posterior(ABC):
-    """A distribution over functions, learnt from data.
+    """A distribution over functions, learned from data: a mixture of one or more components.
 
-    Where there are several members the posterior is their equal mixture.
+    Subclasses are frozen dataclasses whose fields are tensors, trees of tensors (`Variables`, `Params`, other
+    dataclasses of tensors) and numbers. They are registered by their names, so that `credo.load` can make them.
 
     Attributes:
-        model: network, likelihood and prior.
+        model: network, likelihood and the prior under which the posterior was found.
         record: how the run went: notes, history, time.
     """
+
+    registry: ClassVar = Registry("posterior")
+    unbounded: ClassVar[tuple[str, ...]] = ()
+    """Fields in which infinite or missing numbers have a meaning."""
 
     model: Model
     record: Record = field(default_factory=Record, kw_only=True)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # or @dataclass would write one that prints weights
+        cls.registry.add(cls)
+
     @abstractmethod
     def draw(self, count: int | None = None, seed: int = 0) -> Functions:
-        """`count` drawn functions; None gives the number that suits the posterior.
+        """`count` drawn functions; None gives the number that suits the posterior, `default_draws`.
 
-        Example:
+        Examples:
             `functions = posterior.draw(5); functions(x)` has shape (5, B, outputs).
         """
 
     @abstractmethod
-    def point(self) -> Variables:
-        """The weights at their expectation, one per member, (M, *shape): the naive approximation to the posterior."""
+    def at_mean(self) -> Draws:
+        """The posterior with every component of its mixture at its expectation E_q[w]: as many networks, no spread.
+
+        The members of an ensemble are components of their own. All draws of one sampler, weighted or not, are one
+        component: a single network at their weighted average.
+
+        Examples:
+            `posterior.at_mean().predict(x)` beside `posterior.predict(x, draws=100)`.
+        """
+
+    @abstractmethod
+    def members(self, count: int | None = None) -> Variables:
+        """Equally weighted networks that stand for the posterior, and from which a run can start, (M, *shape).
+
+        They are the components at their means, or draws; where draws have weights, draws resampled by these, in the
+        same way at every call.
+
+        Args:
+            count: M; None for as many as the posterior has. Components are given in turn where more are asked for.
+        """
+
+    @property
+    def default_draws(self) -> int:
+        """S of a draw, or a prediction, that does not say how many functions it wants."""
+        return 100
+
+    @property
+    def prior(self) -> Prior:
+        """The prior under which the posterior was found: the user's, or the one by which the method replaced it."""
+        return self.model.prior
+
+    def predictor(self, draws: int | None = None, seed: int = 0) -> Callable[[Tensor], Predictive]:
+        """What gives the predictive distribution at checked inputs: by default the mixture over drawn functions.
+
+        A posterior whose predictions need no draws gives another.
+        """
+        functions = self.draw(_count(draws), seed)
+        likelihood, params, log_weights = self.model.likelihood, functions.likelihood_params, functions.log_weights
+        return lambda x: predictive(likelihood, functions(x), params, log_weights)
 
     def predict(self, x: Any, draws: int | None = None, seed: int = 0) -> Predictive:
         """The predictive distribution at new inputs.
@@ -60,9 +112,8 @@ class Posterior(ABC):
             draws: number of drawn functions; None for the posterior's own choice.
             seed: of the draws; the same seed gives the same functions.
         """
-        functions = self.draw(_count(draws), seed)
-        inputs = self.inputs(x)
-        return predictive(self.model.likelihood, functions(inputs), functions.likelihood_params, functions.log_weights)
+        predict = self.predictor(draws, seed)
+        return predict(self.inputs(x))
 
     def predict_batches(
         self, x: Any, draws: int | None = None, seed: int = 0, rows: int | None = None
@@ -77,16 +128,15 @@ class Posterior(ABC):
             seed: of the draws; the same seed gives the same functions as in `predict`.
             rows: inputs at a time; None for as many as make draws of 16 MiB.
 
-        Example:
+        Examples:
             `mean = torch.cat([prediction.mean for prediction in posterior.predict_batches(x, draws=100)])`
         """
         rows = None if rows is None else whole_number("rows", rows)
-        functions, inputs = self.draw(_count(draws), seed), _array(x)
-        outputs = self.model.outputs(self.point(), self.inputs(inputs[:1]))
-        size = rows or max(1, BATCH_ENTRIES // (len(functions) * outputs))
+        predict, inputs = self.predictor(draws, seed), _array(x)
+        outputs = self.model.outputs(self.members(1), self.inputs(inputs[:1]))
+        size = rows or max(1, BATCH_ENTRIES // ((_count(draws) or self.default_draws) * outputs))
         for start in range(0, len(inputs), size):
-            drawn = functions(self.inputs(inputs[start : start + size]))
-            yield predictive(self.model.likelihood, drawn, functions.likelihood_params, functions.log_weights)
+            yield predict(self.inputs(inputs[start : start + size]))
 
     def inputs(self, x: Any) -> Tensor:
         """Inputs as the network takes them, checked."""
@@ -98,13 +148,13 @@ class Posterior(ABC):
             if not bool(torch.isfinite(values).all()):
                 raise ValueError("x has NaN or infinite values: remove or fill them")
         values = values.to(self.device)
-        checked_outputs(self.model, self.point(), values)
+        checked_outputs(self.model, self.members(1), values)
         return values
 
     @property
     def device(self) -> torch.device:
         """Where the tensors are, and where predictions are computed."""
-        return self.point().device
+        return next(iter(self.tensors().values())).device
 
     @property
     def history(self) -> tuple[dict[str, float], ...]:
@@ -115,6 +165,20 @@ class Posterior(ABC):
     def notes(self) -> tuple[str, ...]:
         """What credo chose for you and what it noticed, in sentences."""
         return self.record.notes
+
+    def __repr__(self) -> str:
+        """What it is in a few words; `notes` says more."""
+        trees = [value for value in self._values().values() if isinstance(value, Variables)]
+        parameters = sum(w[0].numel() for w in trees[0].params.values()) if trees else 0
+        sizes = f"members={trees[0].members}, parameters={parameters}, " if trees else ""
+        return (
+            f"{type(self).__name__}({sizes}likelihood={self.model.given_likelihood}, "
+            f"method={_method(self.record.method)}, status={self.record.status})"
+        )
+
+    def of_members(self, members: Tensor) -> Self:
+        """The equal mixture of the members with these numbers alone."""
+        return replace(self, **map_tensors(lambda _, t: t[members], self._values()))
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors, by the names under which they are saved."""
@@ -129,11 +193,59 @@ class Posterior(ABC):
 
     def save(self, folder: str | Path) -> Path:
         """Write the posterior to a folder of JSON and safetensors; `credo.load` reads it back."""
-        return write_posterior(Path(folder), type(self).__name__, self.model, self.tensors(), self.record)
+        numbers = {name: v for name, v in self._values().items() if isinstance(v, bool | int | float | str | None)}
+        return write_posterior(Path(folder), kind_name(type(self)), self.model, self.tensors(), numbers, self.record)
+
+    def check(self) -> None:
+        """Look at tensors that come from a file: subclasses add what must hold of theirs.
+
+        Raises:
+            ValueError: if they cannot be those of such a posterior.
+        """
+        for name, value in self._values().items():
+            if isinstance(value, Variables):
+                _check_members(name, value)
+            if name not in self.unbounded and self.record.status is not Status.DIVERGED:
+                _check_numbers(name, value)
+
+
+def _method(data: dict[str, Any]) -> str:
+    """The name of a recorded method, and of the one that it is an ensemble of."""
+    inner = data.get("method")
+    return f"{data.get('kind')}{f' of {_method(inner)}' if isinstance(inner, dict) else ''}"
+
+
+def _check_members(name: str, variables: Variables) -> None:
+    sizes = {key: t.shape[:1] for tree in (variables.params, variables.buffers) for key, t in tree.items()}
+    for key, size in sizes.items():
+        if size != next(iter(sizes.values())) or size.numel() == 0 or not size:
+            raise ValueError(f"the tensors of {name} must have one leading axis of members, and {key!r} has not")
+
+
+def _check_numbers(name: str, value: Any) -> None:
+    for path, t in flatten({name: value}).items():
+        # buffers of a module may hold infinite numbers, such as the mask of an attention
+        wrong = t.isnan() if path.startswith(f"{name}/buffers/") else ~t.isfinite()
+        if bool(wrong.any()):
+            raise ValueError(f"{path!r} holds NaN or infinite numbers")
+
+
+def checked_outputs(model: Model, variables: Variables, x: Tensor) -> int:
+    """E, the number of outputs per example, or a sentence that says why the network cannot take x (B, ...)."""
+    try:
+        return model.outputs(variables, x)
+    except (RuntimeError, TypeError, IndexError, AttributeError, NotImplementedError) as error:
+        sizes = ", ".join(["B", *map(str, x.shape[1:])])
+        advice = "" if x.is_floating_point() else "; if x holds numbers to compute with, give them as floats"
+        if x.ndim == 1:
+            advice += "; one feature per example is a column, x[:, None]"
+        raise ValueError(
+            f"the network cannot be called on inputs of shape ({sizes}), {x.dtype}: {error}{advice}"
+        ) from error
 
 
 def _count(draws: Any) -> int | None:
-    """The number of draws; who gives targets in its place is told where they go."""
+    """The number of draws; targets in its place are refused with a hint where they go."""
     if isinstance(draws, Sized) and not isinstance(draws, str) and not is_number(draws):
         raise TypeError(
             f"draws must be a whole number such as 100, got a value of type {type(draws).__name__}: predictions take "
@@ -144,7 +256,7 @@ def _count(draws: Any) -> int | None:
 
 
 def _array(x: Any) -> Tensor:
-    """Inputs as a tensor; who gives batches is told how to go through them."""
+    """Inputs as a tensor; batches are refused with a hint how to loop over them."""
     if isinstance(x, DataLoader | Dataset | Iterator):
         raise TypeError(
             f"x is a {type(x).__name__}, and predictions take a tensor or an array: loop over the batches of a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ from credo.core.convergence import verdict_on
 from credo.core.optional import optional
 from credo.core.trees import Variables
 from credo.posteriors.base import Posterior
-from credo.posteriors.draws import Draws
-from credo.posteriors.functions import Functions
+from credo.posteriors.draws import Draws, averaged, dealt
+from credo.posteriors.functions import NetworkFunctions
 
 LOG_LIKELIHOOD = "log_likelihood"
 
@@ -26,10 +26,12 @@ class Chains(Posterior):
     """Equally weighted draws of C chains, T of each.
 
     Attributes:
-        variables: weights, (T * C, *shape) each: the draws of one step of all chains are neighbours.
+        variables: weights, (T * C, *shape) each: the draws of one step of all chains are neighbors.
         chain: number of the chain that each draw comes from, (T * C,).
         statistics: numbers per draw, (T, C) each: acceptance, energy and the like.
     """
+
+    unbounded: ClassVar[tuple[str, ...]] = ("statistics",)
 
     variables: Variables
     chain: Tensor
@@ -87,19 +89,43 @@ class Chains(Posterior):
         # ArviZ takes groups by name up to its version 0, and as one mapping from version 1 on
         return arviz.from_dict(**groups) if arviz.__version__.startswith("0.") else arviz.from_dict(groups)
 
-    def draw(self, count: int | None = None, seed: int = 0) -> Functions:
+    @property
+    def default_draws(self) -> int:
+        """All of them."""
+        return self.variables.members
+
+    def draw(self, count: int | None = None, seed: int = 0) -> NetworkFunctions:
         """All draws; with a count, that many, evenly spread over the chains and along them.
 
         The seed is of no use here: draws are what they are.
         """
         total = self.variables.members
         if count is None:
-            return Functions(self.model, self.variables, Draws.uniform(self.variables))
+            return NetworkFunctions(self.model, self.variables, Draws.uniform(self.variables))
         count = whole_number("count", count)
         order = torch.arange(total).view(self.length, self.chains).T.reshape(-1)  # chain by chain
         chosen = order[(torch.arange(count, dtype=torch.float64) + 0.5).mul(total / count).long() % total]
         picked = self.variables.take(chosen)
-        return Functions(self.model, picked, Draws.uniform(picked))
+        return NetworkFunctions(self.model, picked, Draws.uniform(picked))
 
-    def point(self) -> Variables:
-        return self.variables
+    def at_mean(self) -> Draws:
+        """The network at the average of all draws."""
+        mean = averaged(self.variables, Draws.uniform(self.variables))
+        return Draws(self.model, mean, Draws.uniform(mean), record=self.record)
+
+    def members(self, count: int | None = None) -> Variables:
+        return dealt(self.variables, count)
+
+    def check(self) -> None:
+        super().check()
+        total = self.variables.members
+        if self.chain.shape != (total,) or self.chain.is_floating_point() or int(self.chain[-1]) not in range(total):
+            raise ValueError(f"chain must hold the number of the chain of each of the {total} draws")
+        if total % self.chains or not torch.equal(self.chain, Chains.numbered(self.variables, self.chains)):
+            raise ValueError(f"chain does not give {self.chains} chains of one length to {total} draws")
+        for name, values in self.statistics.items():
+            if values.shape != (self.length, self.chains) or not values.is_floating_point():
+                raise ValueError(
+                    f"the statistic {name!r} has shape {tuple(values.shape)}, and there are {self.length} draws of "
+                    f"{self.chains} chains"
+                )

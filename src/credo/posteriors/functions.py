@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.core.trees import Params, Variables
+from credo.core.trees import Params, Variables, map_tensors
 from credo.model import Model, likelihood_params
 from credo.nets.dropout import Site, draw_masks
 from credo.nets.plan import Plan
@@ -25,31 +26,50 @@ MASK_ENTRIES = 2**23
 """Entries of the masks that are in memory at a time; the cut depends on the network alone, not on the machine."""
 
 
-@dataclass(frozen=True, eq=False)
-class Functions:
+class Functions(ABC):
     """S functions drawn from a posterior: call it with inputs (B, ...) for outputs (S, B, E).
 
+    A drawn function is fixed: the same inputs give the same outputs, however often it is called and whatever inputs
+    come beside them.
+
     Attributes:
-        model: what the functions belong to.
-        variables: weights of each function, (S, *shape); with masks, of the M members to whom the functions are dealt
-            in turn, (M, *shape).
-        log_weights: log weights of the functions, (S,), normalised.
-        masks: the noise of the dropout masks, one mask per function; None for no dropout.
-        rates: learned dropout rates, (M, *mask) each, for every site in order; empty where the network has its own.
+        log_weights: log weights of the functions, (S,), normalized.
     """
 
-    model: Model
-    variables: Variables
     log_weights: Tensor
-    masks: Stream | None = None
-    rates: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    @abstractmethod
+    def likelihood_params(self) -> Params:
+        """The likelihood's learned parameters for each function, (S, D)."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """Outputs (S, B, E) at inputs (B, ...)."""
 
     def __len__(self) -> int:
+        """S."""
         return len(self.log_weights)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkFunctions(Functions):
+    """A network at S weights, or under S dropout masks."""
+
+    model: Model  # what the functions belong to
+    # weights of each function, (S, *shape); with masks, of the M members to whom the functions are dealt in turn, (M,
+    # *shape)
+    variables: Variables
+    log_weights: Tensor  # log weights of the functions, (S,), normalized
+    masks: Stream | None = None  # the noise of the dropout masks, one mask per function; None for no dropout
+    # learned dropout rates, (M, *mask) each, for every site in order; empty where the network has its own
+    rates: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"NetworkFunctions({len(self)} of {self.model!r})"
 
     @property
     def likelihood_params(self) -> Params:
-        """The likelihood's learned parameters for each function, (S, D)."""
         members = torch.arange(len(self)) % self.variables.members
         return {name: t[members.to(t.device)] for name, t in likelihood_params(self.variables.params).items()}
 
@@ -66,9 +86,9 @@ class Functions:
                 self._masked(outputs[m::members], m, x, traced.sites, rows, together)
             return outputs
         plan = network.drawing_plan(self.variables, x, draws)
-        lanes = draws if plan is Plan.ONE_BY_ONE else together
+        part = draws if plan is Plan.ONE_BY_ONE else together
         for r in _slices(len(x), rows):
-            for s in _slices(draws, lanes):
+            for s in _slices(draws, part):
                 outputs[s, r] = network.evaluate(self._part(s), x[r], plan)
         return outputs
 
@@ -78,15 +98,15 @@ class Functions:
         """Fill in the functions of one member, whose weights they share; a block of masks at a time."""
         assert self.masks is not None
         network, device = self.model.network, self.variables.device
-        own = self.variables if self.variables.members == 1 else self.variables.take([member])
+        weights = self.variables if self.variables.members == 1 else self.variables.take([member])
         keeps = self._keeps(member, sites)
         block = max(1, MASK_ENTRIES // sum(math.prod(site.mask_shape(None)) for site in sites))
-        plan = network.drawing_plan(own, x, min(block, len(outputs)))
+        plan = network.drawing_plan(weights, x, min(block, len(outputs)))
         for b in _slices(len(outputs), block):
             stream = self.masks.child(member, b.start)
             masks = draw_masks(sites, stream, b.stop - b.start, None, network.dtype, device, keeps)
             for r in _slices(len(x), rows):
-                outputs[b, r] = network.draw(own, x[r], masks, plan, at_once=at_once)
+                outputs[b, r] = network.draw(weights, x[r], masks, plan, at_once=at_once)
 
     def _keeps(self, member: int, sites: tuple[Site, ...]) -> list[Tensor] | None:
         if not self.rates:
@@ -97,13 +117,8 @@ class Functions:
             )
         return [1.0 - rate[member : member + 1] for rate in self.rates.values()]
 
-    def _part(self, lanes: slice) -> Variables:
-        if self.variables.members == 1:
-            return self.variables
-        return Variables(
-            {name: t[lanes] for name, t in self.variables.params.items()},
-            {name: t[lanes] for name, t in self.variables.buffers.items()},
-        )
+    def _part(self, part: slice) -> Variables:
+        return self.variables if self.variables.members == 1 else map_tensors(lambda _, t: t[part], self.variables)
 
 
 def _slices(total: int, size: int) -> Iterator[slice]:

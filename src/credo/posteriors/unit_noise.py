@@ -13,11 +13,8 @@ from credo.core.checks import whole_number
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables, take
 from credo.posteriors.base import Posterior
-from credo.posteriors.draws import Draws
-from credo.posteriors.functions import Functions
-
-DRAWS = 100
-"""Functions drawn when the caller does not say how many."""
+from credo.posteriors.draws import Draws, dealt
+from credo.posteriors.functions import NetworkFunctions
 
 
 def units(weight: Tensor) -> Tensor:
@@ -40,24 +37,36 @@ class UnitNoise(Posterior):
     mean: Variables
     relative_scale: Mapping[str, Tensor]
 
-    def draw(self, count: int | None = None, seed: int = 0) -> Functions:
+    def draw(self, count: int | None = None, seed: int = 0) -> NetworkFunctions:
         """`count` functions (100 when not said), dealt to the members in turn."""
-        count = DRAWS if count is None else whole_number("count", count)
-        lanes = torch.arange(count) % self.mean.members
-        centre, spread = self.mean.take(lanes), take(dict(self.relative_scale), lanes)
-        noise = Stream(seed, ("draw", "units")).normal_like({name: units(centre.params[name]) for name in spread})
+        count = self.default_draws if count is None else whole_number("count", count)
+        members = torch.arange(count) % self.mean.members
+        center, spread = self.mean.take(members), take(dict(self.relative_scale), members)
+        noise = Stream(seed, ("draw", "units")).normal_like({name: units(center.params[name]) for name in spread})
         params: Params = {
             name: w * torch.addcmul(torch.ones_like(noise[name]), noise[name], spread[name]) if name in spread else w
-            for name, w in centre.params.items()
+            for name, w in center.params.items()
         }
-        return Functions(self.model, Variables(params, centre.buffers), Draws.uniform(centre))
-
-    def point(self) -> Variables:
-        return self.mean
+        return NetworkFunctions(self.model, Variables(params, center.buffers), Draws.uniform(center))
 
     def at_mean(self) -> Draws:
         """The plain network at the means: no epistemic part, one forward pass."""
         return Draws(self.model, self.mean, Draws.uniform(self.mean), record=self.record)
+
+    def members(self, count: int | None = None) -> Variables:
+        return dealt(self.mean, count)
+
+    def check(self) -> None:
+        super().check()
+        for name, scale in self.relative_scale.items():
+            weight = self.mean.params.get(name)
+            if weight is None or weight.ndim < 3:
+                raise ValueError(f"relative_scale holds {name!r}, which is not a weight of the network with inputs")
+            single = (len(weight), *(1,) * (weight.ndim - 1))
+            if tuple(scale.shape) not in (tuple(units(weight).shape), single) or scale.dtype != weight.dtype:
+                raise ValueError(f"relative_scale of {name!r} has shape {tuple(scale.shape)}, that of other weights")
+            if bool((scale < 0).any()):
+                raise ValueError(f"relative_scale of {name!r} is negative in places")
 
     def kl(self) -> NoReturn:
         """Refused: weights that move together fill a line, so they have no density to compare with any prior's."""

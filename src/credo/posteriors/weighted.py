@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,8 +12,8 @@ from torch import Tensor
 from credo.core.pareto import USABLE
 from credo.core.trees import Variables
 from credo.posteriors.base import Posterior
-from credo.posteriors.draws import Draws
-from credo.posteriors.functions import Functions
+from credo.posteriors.draws import Draws, averaged, check_log_weights, resampled
+from credo.posteriors.functions import NetworkFunctions
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,17 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Weighted(Posterior):
-    """S draws with importance weights: expectations are sums with normalised weights.
+    """S draws with importance weights: expectations are sums with normalized weights.
 
     E[f] = sum_s w_s f_s / sum_s w_s,   p(data) = 1/S sum_s w_s
 
     Attributes:
         variables: weights of the S draws, (S, *shape) each.
-        log_weights: log importance weights w_s = p(data, draw) / q(draw), (S,), not normalised, in float64.
+        log_weights: log importance weights w_s = p(data, draw) / q(draw), (S,), not normalized, in float64.
         k: k-hat, the shape of their tail, a single number; above 0.7 they cannot be relied on.
     """
+
+    unbounded: ClassVar[tuple[str, ...]] = ("log_weights", "k")
 
     variables: Variables
     log_weights: Tensor
@@ -47,7 +50,7 @@ class Weighted(Posterior):
     @property
     def effective_draws(self) -> float:
         """(sum_s w_s)^2 / sum_s w_s^2: as many equally weighted draws would be as good."""
-        return float(torch.exp(-torch.logsumexp(2.0 * self._normalised, 0)))
+        return float(torch.exp(-torch.logsumexp(2.0 * self._normalized, 0)))
 
     @property
     def log_evidence(self) -> Evidence:
@@ -62,15 +65,31 @@ class Weighted(Posterior):
         """Whether the weights can be relied on: k-hat is below 0.7."""
         return float(self.k) < USABLE
 
-    def draw(self, count: int | None = None, seed: int = 0) -> Functions:
-        """All draws with their weights; with a count, that many by systematic resampling."""
-        return Draws(self.model, self.variables, self._normalised).draw(count, seed)
+    @property
+    def default_draws(self) -> int:
+        """All of them."""
+        return self.variables.members
 
-    def point(self) -> Variables:
-        return self.variables
+    def draw(self, count: int | None = None, seed: int = 0) -> NetworkFunctions:
+        """All draws with their weights; with a count, that many by systematic resampling."""
+        return Draws(self.model, self.variables, self._normalized).draw(count, seed)
+
+    def at_mean(self) -> Draws:
+        """The network at the weighted average of the draws."""
+        mean = averaged(self.variables, self.log_weights)
+        return Draws(self.model, mean, Draws.uniform(mean), record=self.record)
+
+    def members(self, count: int | None = None) -> Variables:
+        return resampled(self.variables, self.log_weights, count or self.variables.members)
+
+    def check(self) -> None:
+        super().check()
+        check_log_weights(self.log_weights, self.variables)
+        if self.k.ndim or not self.k.is_floating_point() or bool(self.k.isnan()):
+            raise ValueError("k, the shape of the tail of the weights, must be a single number")
 
     @property
-    def _normalised(self) -> Tensor:
+    def _normalized(self) -> Tensor:
         return self.log_weights.double().log_softmax(0)
 
     @property
@@ -82,19 +101,17 @@ class Weighted(Posterior):
     def verdicts(self) -> tuple[str, ...]:
         """What the weights are worth, in sentences."""
         found, count = self.log_evidence, len(self.log_weights)
-        told = (
+        worth = (
             f"{count} draws are worth {self.effective_draws:.1f} after weighting",
             f"log evidence {found.value:.2f}, standard error {found.standard_error:.2g}",
         )
         if self.reliable:
-            return told
+            return worth
+        k = float(self.k)
+        tail = "k-hat cannot be told from so few draws" if math.isinf(k) else f"k-hat is {k:.2f}, above {USABLE}"
         return (
-            *told,
-            f"the weights miss the posterior: {_tail(float(self.k))}, so neither predictions nor evidence can be "
+            *worth,
+            f"the weights miss the posterior: {tail}, so neither predictions nor evidence can be "
             "relied on; take more draws, propose from a posterior that is closer (one of BayesByBackprop), anneal "
             "(AnnealedImportanceSampling, or more rungs of it), or sample with a Markov chain",
         )
-
-
-def _tail(k: float) -> str:
-    return "k-hat cannot be told from so few draws" if math.isinf(k) else f"k-hat is {k:.2f}, above {USABLE}"

@@ -10,32 +10,31 @@ from typing import Any
 
 from torch import Tensor
 
-from credo import likelihoods, priors
-from credo.core.config import Kinds, encode
+from credo.core.config import Kinds, decode, encode, kind_name
 from credo.core.record import Record
 from credo.core.storage import SCHEMA, environment, write_folder
+from credo.likelihoods import Likelihood
 from credo.model import Model
-from credo.nets.dropout import DropoutChange
 from credo.nets.mlp import BUILDERS
+from credo.priors import Prior
 
 CONFIG, STATE, HISTORY, ENVIRONMENT = "config.json", "state.safetensors", "history.jsonl", "environment.json"
 
-KINDS: Kinds = {name: getattr(room, name) for room in (likelihoods, priors) for name in room.__all__}
-KINDS = {**KINDS, "DropoutChange": DropoutChange}
-"""The classes that a folder may name."""
 
-
-def write_posterior(folder: Path, kind: str, model: Model, tensors: dict[str, Tensor], record: Record) -> Path:
+def write_posterior(
+    folder: Path, kind: str, model: Model, tensors: dict[str, Tensor], numbers: dict[str, Any], record: Record
+) -> Path:
     """Write all files of a posterior; both large files carry one identity, so that a mixed folder is noticed."""
     identity = uuid.uuid4().hex
-    story = {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.name != "history"}
+    run = {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.name != "history"}
     config = {
         "schema": SCHEMA,
         "identity": identity,
         "posterior": kind,
         "tensors": list(tensors),
+        "numbers": numbers,
         "model": describe(model),
-        "record": encode(story),
+        "record": encode(run),
     }
     texts = {
         CONFIG: json.dumps(config, indent=2) + "\n",
@@ -65,9 +64,18 @@ def describe(model: Model) -> dict[str, Any]:
     }
 
 
-def _described(part: Any) -> dict[str, Any]:
-    """A likelihood or prior with its numbers; one of the user's own by where its class lives, so none is mistaken."""
-    kind = type(part)
-    if KINDS.get(kind.__name__) is kind:
-        return dict(encode(part))
-    return {"kind": f"{kind.__module__}.{kind.__qualname__}"}
+def _described(part: Likelihood | Prior) -> dict[str, Any]:
+    """A likelihood or prior with its numbers where these make it again; one that holds more, by its name alone."""
+    try:
+        data: dict[str, Any] = json.loads(json.dumps(encode(part)))
+        whole = all(f.compare for f in dataclasses.fields(part))  # type: ignore[arg-type]  # any class may be given
+        if whole and decode(data, known_kinds()) == part:
+            return data
+    except (LookupError, TypeError, ValueError):
+        pass
+    return {"opaque": kind_name(type(part))}
+
+
+def known_kinds() -> Kinds:
+    """The classes of likelihoods and priors, credo's and the user's, by the names that files give them."""
+    return {**Likelihood.registry.kinds, **Prior.registry.kinds}

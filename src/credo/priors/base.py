@@ -4,17 +4,56 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from credo.core.config import Registry
 from credo.core.rng import Stream
-from credo.core.trees import Layout, Params, unravel
-from credo.priors.entropy import entropy
+from credo.core.trees import Layout, ParameterInfo, Params, unravel
+
+HALF_LOG_2PI_E = 0.5 * math.log(2.0 * math.pi * math.e)
+
+
+def entropy(scale: Params) -> Tensor:
+    """Entropy of each member of q = prod_i N(., scale_i^2) in nats, (M,).
+
+    H(q) = sum_i log scale_i + 1/2 log(2 pi e)
+    """
+    if not scale:
+        return torch.zeros(())
+    # a logarithm of each: products of small scales are no longer numbers
+    logs = torch.stack([t.unsqueeze(-1).flatten(1).log().sum(1) for t in scale.values()]).sum(0)
+    return logs + HALF_LOG_2PI_E * sum(t[0].numel() for t in scale.values())
+
+
+def _forget(cls: type, base: type, *names: str) -> None:
+    """Give a class the methods of its base that it does not define itself."""
+    for name in names:
+        if name not in vars(cls):
+            setattr(cls, name, getattr(base, name))
 
 
 class Prior(ABC):
-    """A distribution over the parameters of a network."""
+    """A distribution over the parameters of a network.
+
+    Subclasses are registered by their names, so that `credo.load` can make them from their numbers.
+    """
+
+    registry: ClassVar = Registry("prior")
+    proper: ClassVar[bool] = True
+    """Whether it has a total, so that densities and divergences are more than known up to a constant."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A density of one's own makes the closed forms of a parent wrong: they are not inherited then."""
+        super().__init_subclass__(**options)
+        cls.registry.add(cls)
+        defined = vars(cls)
+        if "log_prob" in defined or "log_density" in defined:
+            _forget(cls, Prior, "expected_log_prob", "precision")
+        if "log_prob" in defined and "log_density" not in defined:
+            _forget(cls, Prior, "log_prob_each", "curvature")
 
     @abstractmethod
     def log_prob(self, params: Params, layout: Layout) -> Tensor:
@@ -32,6 +71,16 @@ class Prior(ABC):
     def log_prob_each(self, params: Params, layout: Layout) -> Params | None:
         """Log density of every weight on its own, (M, *shape) each; None where weights are not independent."""
         return None
+
+    def curvature(self, params: Params, layout: Layout) -> Params:
+        """-d^2 log p / dw^2 of every weight at its place, (M, *shape) each; it may be negative in the tails.
+
+        Raises:
+            ValueError: where weights are not independent, or the density has a kink or no scale.
+        """
+        raise ValueError(
+            f"{self} has no curvature, which a normal approximation at the mode needs: use priors.Normal()"
+        )
 
     def precision(self, layout: Layout) -> dict[str, float] | None:
         """1 / variance of every parameter where the prior is independent normals around zero; None otherwise."""
@@ -59,12 +108,17 @@ class Prior(ABC):
 
 
 class ElementwisePrior(Prior):
-    """The same density for every weight, zero-centred; `fan_in=True` narrows each weight by the root of its fan-in.
+    """The same density for every weight, zero-centered; `fan_in=True` narrows each weight by the root of its fan-in.
 
     log p(w) = sum_i log p_0(w_i / s_i) - log s_i,   s_i = 1, or 1 / sqrt(fan-in) of the layer
     """
 
     fan_in: bool
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "log_density" in vars(cls):
+            _forget(cls, ElementwisePrior, "log_prob", "curvature")
 
     @abstractmethod
     def log_density(self, w: Tensor) -> Tensor:
@@ -74,39 +128,36 @@ class ElementwisePrior(Prior):
     def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
         """Independent draws from p_0, in torch's default type unless told otherwise."""
 
-    def log_slope(self, w: Tensor) -> Tensor:
-        """d log p_0 / dw of each entry, a new tensor without a graph; to be overridden where it is known."""
-        with torch.enable_grad():
-            place = w.detach().requires_grad_()
-            return torch.autograd.grad(self.log_density(place).sum(), place)[0]
-
-    def slope(self, w: Tensor, fan_in: int) -> Tensor:
-        """d log p / dw of each entry of a parameter with this fan-in, a new tensor without a graph."""
-        root = math.sqrt(fan_in) if self.fan_in else 1.0
-        return self.log_slope(w) if root == 1.0 else self.log_slope(w * root).mul_(root)
+    def curvature(self, params: Params, layout: Layout) -> Params:
+        """By differentiating `log_density` twice; a prior with a kink overrides this."""
+        found = {}
+        for name, w in params.items():
+            root = self._root(layout[name])
+            with torch.enable_grad():
+                leaf = (w.detach() * root).requires_grad_()
+                (gradient,) = torch.autograd.grad(self.log_density(leaf).sum(), leaf, create_graph=True)
+                found[name] = -torch.autograd.grad(gradient.sum(), leaf)[0] * root**2
+        return found
 
     def log_prob(self, params: Params, layout: Layout) -> Tensor:
         if not params:
             return torch.zeros(())
-        flat = torch.cat([self._standard(w, layout[name].fan_in) for name, w in params.items()], dim=1)
-        return self.log_density(flat).sum(1) - self._log_volume(params, layout)
+        each = {name: w.unsqueeze(-1).flatten(1) for name, w in params.items()}
+        if not self.fan_in:
+            return self.log_density(torch.cat(list(each.values()), dim=1)).sum(1)
+        roots = {name: self._root(layout[name]) for name in params}
+        flat = torch.cat([w if roots[name] == 1.0 else w * roots[name] for name, w in each.items()], dim=1)
+        return self.log_density(flat).sum(1) + sum(math.log(roots[name]) * w[0].numel() for name, w in each.items())
 
     def log_prob_each(self, params: Params, layout: Layout) -> Params:
-        roots = {name: math.sqrt(layout[name].fan_in) if self.fan_in else 1.0 for name in params}
+        roots = {name: self._root(layout[name]) for name in params}
         return {name: self.log_density(w * roots[name]) + math.log(roots[name]) for name, w in params.items()}
 
-    def _standard(self, w: Tensor, fan_in: int) -> Tensor:
-        flat = w.unsqueeze(-1).flatten(1)
-        return flat * math.sqrt(fan_in) if self.fan_in and fan_in > 1 else flat
-
-    def _log_volume(self, params: Params, layout: Layout) -> float:
-        if not self.fan_in:
-            return 0.0
-        return sum(-0.5 * math.log(layout[name].fan_in) * w[0].numel() for name, w in params.items())
+    def _root(self, info: ParameterInfo) -> float:
+        """1 / s_i."""
+        return math.sqrt(info.fan_in) if self.fan_in else 1.0
 
     def sample(self, layout: Layout, members: int, stream: Stream, dtype: torch.dtype | None = None) -> Params:
         total = sum(math.prod(info.shape) for info in layout.values())
         standard = unravel(self.draw((members, total), stream.generator(), dtype), layout)
-        if not self.fan_in:
-            return standard
-        return {name: w / math.sqrt(layout[name].fan_in) for name, w in standard.items()}
+        return {name: w / self._root(layout[name]) for name, w in standard.items()} if self.fan_in else standard

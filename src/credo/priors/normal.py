@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.core.checks import check_options, check_positive
-from credo.core.squares import weighted_squares
-from credo.core.trees import Layout, Params
+from credo.core.trees import Layout, Params, weighted_squares
 from credo.priors.base import ElementwisePrior
 
 
@@ -38,7 +37,7 @@ class Normal(ElementwisePrior):
         """The same as for any elementwise prior, in one pass over the weights."""
         if not params:
             return torch.zeros(())
-        every = self.precision(layout)
+        every = self._precisions(layout)
         precisions = [every[name] for name in params]
         log_scales = sum(-0.5 * math.log(p) * w[0].numel() for p, w in zip(precisions, params.values(), strict=True))
         count = sum(w[0].numel() for w in params.values())
@@ -49,18 +48,20 @@ class Normal(ElementwisePrior):
         """log p at the origin, less half of E[w^2] = mean^2 + scale^2 over every variance of the prior."""
         if not mean:
             return torch.zeros(())
-        every = self.precision(layout)
-        squares = [0.5 * every[name] * _squares(t) for tree in (mean, scale) for name, t in tree.items()]
+        every = self._precisions(layout)
         logs = sum(0.5 * math.log(every[name] / (2 * math.pi)) * w[0].numel() for name, w in mean.items())
-        return logs - torch.stack(squares).sum(0)
+        pairs = [(t, -0.5 * every[name]) for tree in (mean, scale) for name, t in tree.items()]
+        return weighted_squares([t for t, _ in pairs], [c for _, c in pairs]) + logs
 
     def precision(self, layout: Layout) -> dict[str, float]:
+        return self._precisions(layout)
+
+    def _precisions(self, layout: Layout) -> dict[str, float]:  # a subclass with its own density has no `precision`
         return {name: (info.fan_in if self.fan_in else 1) / self.scale**2 for name, info in layout.items()}
+
+    def curvature(self, params: Params, layout: Layout) -> Params:
+        every = self._precisions(layout)
+        return {name: torch.full_like(w, every[name]) for name, w in params.items()}
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
         return self.scale * torch.randn(shape, generator=generator, dtype=dtype)
-
-
-def _squares(t: Tensor) -> Tensor:
-    """sum_i t_i^2 of each member, (M,), without a copy of the weights."""
-    return torch.linalg.vector_norm(t.unsqueeze(-1).flatten(1), dim=1).square()

@@ -35,15 +35,15 @@ class _LogMixture(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        slope = _LogMixture.slope(ctx.saved_tensors[0], *ctx.numbers)
-        return (slope * gradients[0] if torch.is_grad_enabled() else slope.mul_(gradients[0])), None, None
+        found = _LogMixture.gradient(ctx.saved_tensors[0], *ctx.numbers)
+        return (found * gradients[0] if torch.is_grad_enabled() else found.mul_(gradients[0])), None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        return _LogMixture.slope(ctx.saved_tensors[0], *ctx.numbers) * tangents[0]
+        return _LogMixture.gradient(ctx.saved_tensors[0], *ctx.numbers) * tangents[0]
 
     @staticmethod
-    def slope(w: Tensor, precisions: Pair, log_masses: Pair) -> Tensor:
+    def gradient(w: Tensor, precisions: Pair, log_masses: Pair) -> Tensor:
         """-w (r precision_1 + (1 - r) precision_2), with the responsibility r = sigmoid(log_1 - log_2)."""
         apart, offset = precisions[0] - precisions[1], log_masses[0] - log_masses[1]
         if torch.is_grad_enabled():
@@ -55,7 +55,7 @@ class _LogMixture(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class ScaleMixture(ElementwisePrior):
-    """A wide and a narrow normal, both centred at zero.
+    """A wide and a narrow normal, both centered at zero.
 
     p(w) = weight N(w; 0, scale_1^2) + (1 - weight) N(w; 0, scale_2^2)
 
@@ -88,10 +88,6 @@ class ScaleMixture(ElementwisePrior):
 
     def log_density(self, w: Tensor) -> Tensor:
         return _LogMixture.apply(w, *self._numbers)  # type: ignore[no-untyped-call]
-
-    @torch.no_grad()
-    def log_slope(self, w: Tensor) -> Tensor:
-        return _LogMixture.slope(w.detach(), *self._numbers)
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
         wide = torch.rand(shape, generator=generator, dtype=dtype) < self.weight

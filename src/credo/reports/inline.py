@@ -1,4 +1,4 @@
-"""Figures as SVG inside a page: their text is text, and their colours are the page's, light or dark."""
+"""Figures as SVG inside a page: their text is text, and their colors are the page's, light or dark."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from credo.reports.style import BLACK, BLUE, GREEN, GREY, LOOK, ORANGE, PURPLE, RED, SKY, YELLOW
+from credo.reports.style import BLACK, BLUE, GRAY, GREEN, LOOK, ORANGE, PURPLE, RED, SKY, YELLOW
 
 NAMES = {
     BLACK: "ink",
     BLUE: "blue",
     GREEN: "green",
-    GREY: "grey",
+    GRAY: "gray",
     ORANGE: "orange",
     PURPLE: "purple",
     RED: "red",
     SKY: "sky",
     YELLOW: "yellow",
 }
-"""The names of the page's colours (CSS custom properties) that stand for those of the palette."""
+"""The names of the page's colors (CSS custom properties) that stand for those of the palette."""
 
 WIDTH, HEIGHT = 5.4, 3.5
 """In inches: small enough that ten-point letters stay readable on a phone."""
@@ -64,9 +64,9 @@ def _escaped(text: str) -> str:
 
 
 def _themed(element: str, name: str) -> str:
-    """Colours by the page's names; only identities that the drawing itself refers to, made unique in the page."""
-    for colour, called in NAMES.items():
-        element = re.sub(re.escape(colour), f"var(--{called})", element, flags=re.IGNORECASE)
+    """Colors by the page's names; only identities that the drawing itself refers to, made unique in the page."""
+    for color, called in NAMES.items():
+        element = re.sub(re.escape(color), f"var(--{called})", element, flags=re.IGNORECASE)
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', element))
 
     def renamed(match: re.Match[str]) -> str:

@@ -9,25 +9,25 @@ from typing import Any
 
 import jinja2
 
+from credo.evaluation.checks import percent
+from credo.evaluation.metadata import RunMetadata
+from credo.evaluation.values import Evaluation
 from credo.reports import words
 from credo.reports.pictures import pictures
-from credo.tabular.checks import percent
-from credo.tabular.evaluation import Evaluation
-from credo.tabular.story import Story
 
 MARKS = {"good": "✓ good", "fair": "! fair", "poor": "✗ poor"}
-"""A check's rating, told by sign and word and not by colour alone."""
+"""A check's rating, shown by sign and word and not by color alone."""
 COLUMNS, FEATURES, CLASSES = 60, 10, 15
 """How many columns of the file, features of a doubtful row, and classes a table shows."""
 
 
 def page(
-    story: Story, evaluation: Evaluation, history: Sequence[dict[str, float]], remarks: Sequence[str], run: str
+    metadata: RunMetadata, evaluation: Evaluation, history: Sequence[dict[str, float]], remarks: Sequence[str], run: str
 ) -> str:
     """The report as HTML.
 
     Args:
-        story: how the run came about.
+        metadata: how the run came about.
         evaluation: what the held-out rows say.
         history: one row per epoch.
         remarks: what credo chose and noticed in training.
@@ -38,10 +38,10 @@ def page(
     )
     return environment.get_template("page.html.jinja").render(
         style=files("credo.reports").joinpath("page.css").read_text(encoding="utf-8"),
-        story=story,
+        metadata=metadata,
         evaluation=evaluation,
         classes=bool(evaluation.classes),
-        subtitle=words.subtitle(story, evaluation),
+        subtitle=words.subtitle(metadata, evaluation),
         summary=(*words.summary(evaluation), words.verdict_line(evaluation)),
         tiles=words.tiles(evaluation),
         marks=MARKS,
@@ -53,11 +53,11 @@ def page(
         doubt_words=words.doubt_words(evaluation),
         familiarity_words=words.familiarity_words(evaluation),
         doubtful=_doubtful(evaluation),
-        columns=story.columns[:COLUMNS],
-        columns_note=_more(len(story.columns), COLUMNS, "columns"),
-        notes=story.notes,
+        columns=metadata.columns[:COLUMNS],
+        columns_note=_more(len(metadata.columns), COLUMNS, "columns"),
+        notes=metadata.notes,
         remarks=remarks,
-        training_words=words.training_words(story, len(history)),
+        training_words=words.training_words(metadata, len(history)),
         run_quoted=shlex.quote(run),
         snippet=snippet(evaluation, run),
     )
@@ -117,6 +117,6 @@ def snippet(evaluation: Evaluation, run: str) -> str:
         'rows = pandas.read_csv("new.csv")  # the columns of the training table, with or without the target\n'
         "predicted = run.predict(rows)      # one row of answers for each row\n"
         f'print(predicted[[{columns}, "unfamiliar"]])\n\n'
-        "run.posterior   # the credo posterior itself, in standardised units\n"
+        "run.posterior   # the credo posterior itself, in standardized units\n"
         f"run.evaluation  # the numbers of this page: run.evaluation.score({evaluation.scores[0].id!r}).model, ...\n"
     )

@@ -1,4 +1,4 @@
-"""The look that all figures share: colours that everyone can tell apart, legible type, one layout."""
+"""The look that all figures share: colors that everyone can tell apart, legible type, one layout."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ YELLOW = "#F0E442"
 BLUE = "#0072B2"
 RED = "#D55E00"
 PURPLE = "#CC79A7"
-GREY = "#6E6E6E"
-COLOURS = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, YELLOW)
+GRAY = "#6E6E6E"
+COLORS = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, YELLOW)
 """The palette of M. Okabe and K. Ito, 2008, https://jfly.uni-koeln.de/color/, in the order in which it is used."""
 
 LOOK: Any = {
@@ -52,7 +52,7 @@ def drawing(path: Path, width: float = 7.0, height: float = 4.2) -> Iterator[Fig
         width: in inches.
         height: in inches.
 
-    Example:
+    Examples:
         `with drawing(folder / "band.png") as figure: predictive_band(figure.subplots(), x, mean, stddev)`
     """
     with rc_context(LOOK):

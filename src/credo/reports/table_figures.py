@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from credo.reports.style import BLACK, BLUE, GREEN, GREY, ORANGE, RED
-from credo.tabular.checks import chance_range, wilson
-from credo.tabular.evaluation import Calibration, Evaluation, Rejection, Sample
+from credo.evaluation.checks import chance_range, wilson
+from credo.evaluation.values import Calibration, Evaluation, Rejection, Sample
+from credo.reports.style import BLACK, BLUE, GRAY, GREEN, ORANGE, RED
 
 BARS = 120
-"""Rows with an error bar: more cannot be told apart."""
+"""Rows with an error bar: more cannot be distinguished."""
 
 
 def error_bars(axes: Axes, sample: Sample, target: str) -> None:
@@ -25,7 +25,7 @@ def error_bars(axes: Axes, sample: Sample, target: str) -> None:
     inside = (lower <= observed) & (observed <= upper)
     axes.vlines(mean, lower, upper, color=BLUE, alpha=0.35, linewidth=1.6, label="95 % interval")
     ends = [float(min(mean.min(), observed.min())), float(max(mean.max(), observed.max()))]
-    axes.plot(ends, ends, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="observed = predicted")
+    axes.plot(ends, ends, color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="observed = predicted")
     axes.plot(mean[inside], observed[inside], "o", color=BLACK, markersize=3.0, label="row inside its interval")
     axes.plot(mean[~inside], observed[~inside], "X", color=RED, markersize=5.5, label="row outside")
     axes.set(xlabel=f"predicted {_short(target)}", ylabel=f"observed {_short(target)}")
@@ -54,8 +54,8 @@ def coverage(axes: Axes, calibration: Calibration) -> None:
     """Stated level against the part of the rows inside, with the range that chance allows."""
     stated, observed = np.asarray(calibration.stated), np.asarray(calibration.observed)
     band = np.array([chance_range(level, int(n)) for level, n in zip(stated, calibration.count, strict=True)])
-    axes.fill_between(stated, band[:, 0], band[:, 1], color=GREY, alpha=0.22, linewidth=0, label="what chance allows")
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="honest")
+    axes.fill_between(stated, band[:, 0], band[:, 1], color=GRAY, alpha=0.22, linewidth=0, label="what chance allows")
+    axes.plot([0, 1], [0, 1], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="honest")
     axes.plot(stated, observed, "o-", color=BLUE, markersize=3.5, label="this model")
     _percents(axes)
     axes.set(xlabel="stated level of the interval", ylabel="rows inside it", xlim=(0, 1), ylim=(0, 1))
@@ -66,7 +66,7 @@ def reliability(axes: Axes, calibration: Calibration) -> None:
     """Stated confidence against the part that was right, with the range of each bin; larger dots hold more rows."""
     stated, observed, count = map(np.asarray, (calibration.stated, calibration.observed, calibration.count))
     ranges = np.array([wilson(part, int(n)) for part, n in zip(observed, count, strict=True)])
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="honest")
+    axes.plot([0, 1], [0, 1], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="honest")
     axes.vlines(stated, ranges[:, 0], ranges[:, 1], color=BLUE, alpha=0.4, linewidth=2.0, label="what chance allows")
     axes.scatter(stated, observed, s=18 + 150 * count / count.sum(), color=BLUE, zorder=3, label="this model")
     _percents(axes)
@@ -81,7 +81,7 @@ def rejection(axes: Axes, curve: Rejection, *, classes: bool) -> None:
     enough = kept >= min(0.05, float(kept.max()))
     quality = 1.0 - risk if classes else np.sqrt(risk)
     axes.plot(1.0 - kept[enough], quality[enough], color=BLUE, label="most doubtful rows left out first")
-    axes.axhline(quality[-1], color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="rows left out at random")
+    axes.axhline(quality[-1], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="rows left out at random")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     if classes:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda part, _: f"{100 * part:.3g} %"))
@@ -99,8 +99,8 @@ def two_doubts(axes: Axes, sample: Sample, *, classes: bool) -> None:
     axes.plot(aleatoric[~wrong], epistemic[~wrong], "o", color=BLUE, markersize=3.0, alpha=0.7, label=_HELD[classes][0])
     axes.plot(aleatoric[wrong], epistemic[wrong], "X", color=RED, markersize=5.5, label=_HELD[classes][1])
     limit = max(axes.get_xlim()[1], axes.get_ylim()[1])
-    axes.plot([0, limit], [0, limit], color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="equal parts")
-    axes.set(xlabel=f"noise that stays ({unit})", ylabel=f"doubt that data remove ({unit})")
+    axes.plot([0, limit], [0, limit], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="equal parts")
+    axes.set(xlabel=f"noise in the data ({unit})", ylabel=f"uncertainty that data remove ({unit})")
     axes.set(xlim=(0, 1.05 * float(aleatoric.max()) or 1.0), ylim=(0, 1.05 * float(epistemic.max()) or 1.0))
     _legend(axes, 3)
 
@@ -117,17 +117,19 @@ def _missed(sample: Sample, classes: bool) -> np.ndarray:
 
 def training(axes: Axes, history: Sequence[dict[str, float]]) -> None:
     """Log likelihood per row in the course of training, on training rows and on others."""
-    told = {"log_likelihood": ("training rows", BLUE), "validation_log_likelihood": ("rows not learnt from", ORANGE)}
+    series = {"log_likelihood": ("training rows", BLUE), "validation_log_likelihood": ("validation rows", ORANGE)}
     lows = []
-    for name, (label, colour) in told.items():
+    for name, (label, color) in series.items():
         rows = [(row["epoch"], row[name]) for row in history if name in row and np.isfinite(row[name])]
         if rows:
             epochs, values = np.array(rows).T
-            axes.plot(epochs, values, color=colour, label=label, marker="o" if len(rows) == 1 else None)
+            axes.plot(epochs, values, color=color, label=label, marker="o" if len(rows) == 1 else None)
             lows += [float(np.quantile(values, 0.05))]
-    looked = [(row["validation_log_likelihood"], row["epoch"]) for row in history if "validation_log_likelihood" in row]
-    if len(looked) > 1:
-        axes.axvline(max(looked)[1], color=GREY, linewidth=1.0, linestyle=(0, (4, 3)), label="kept")
+    validated = [
+        (row["validation_log_likelihood"], row["epoch"]) for row in history if "validation_log_likelihood" in row
+    ]
+    if len(validated) > 1:
+        axes.axvline(max(validated)[1], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="result")
     if lows:  # the first epochs are far below the rest and would flatten it
         top = axes.get_ylim()[1]
         axes.set_ylim(bottom=max(axes.get_ylim()[0], min(lows) - 0.6 * (top - min(lows))))
@@ -139,9 +141,9 @@ def shares(axes: Axes, evaluation: Evaluation) -> None:
     """The two parts of the average doubt as one bar."""
     part = evaluation.epistemic_share
     axes.barh([0], [part], color=BLUE, label="more data would remove it")
-    axes.barh([0], [1.0 - part], left=[part], color=GREEN, label="noise that stays")
+    axes.barh([0], [1.0 - part], left=[part], color=GREEN, label="noise in the data")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
-    axes.set(xlim=(0, 1), yticks=[], xlabel="part of the average doubt")
+    axes.set(xlim=(0, 1), yticks=[], xlabel="part of the average uncertainty")
     axes.grid(visible=False)
     _legend(axes, 2)
 

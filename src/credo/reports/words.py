@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credo.tabular.checks import number, percent
-from credo.tabular.evaluation import Evaluation, Rating, Score
-from credo.tabular.story import Story
+from credo.evaluation.checks import number, percent
+from credo.evaluation.metadata import RunMetadata
+from credo.evaluation.values import Evaluation, Rating, Score
 
 METHODS = {
     "ensemble": "a deep ensemble",
@@ -29,10 +29,10 @@ def method_in_words(name: str) -> str:
     return METHODS.get(name, name)
 
 
-def subtitle(story: Story, evaluation: Evaluation) -> str:
+def subtitle(metadata: RunMetadata, evaluation: Evaluation) -> str:
     """The run in one line."""
-    rows = f"{evaluation.trained:,} rows learnt from, {evaluation.held_out:,} held out"
-    return f"From {story.source}: {rows}; {method_in_words(story.method)}, {seconds(story.seconds)}."
+    rows = f"{evaluation.trained:,} training rows, {evaluation.held_out:,} held out"
+    return f"From {metadata.source}: {rows}; {method_in_words(metadata.method)}, {seconds(metadata.seconds)}."
 
 
 def summary(evaluation: Evaluation) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def alone(evaluation: Evaluation) -> str:
     """The single network that the posterior is held against, and how much it has seen."""
     if evaluation.plain_share == 1.0:
         return "One network alone"
-    return f"One member alone (it learnt from {percent(evaluation.plain_share)} of the training rows)"
+    return f"One member alone (trained on {percent(evaluation.plain_share)} of the training rows)"
 
 
 def _less(score: Score) -> str:
@@ -102,8 +102,8 @@ def doubt_words(evaluation: Evaluation) -> str:
     share = evaluation.epistemic_share
     if evaluation.familiarity.threshold is None:
         return (
-            "The method is a single network: it knows noise, and no doubt of its own. All of its error bars come from "
-            "noise in the data; where data are scarce they do not grow."
+            "The method is a single network: all of its error bars come from noise in the data; where data are scarce "
+            "they do not grow."
         )
     verdict = (
         "more rows of the same kind would make it much surer"
@@ -113,8 +113,8 @@ def doubt_words(evaluation: Evaluation) -> str:
         else "more rows of the same kind would hardly make it surer; better inputs might"
     )
     return (
-        f"Doubt has two parts. {percent(share)} of it comes from having seen too few rows like the one at hand, and "
-        f"would go with more data; the rest is noise that these inputs cannot explain. So {verdict}."
+        f"The uncertainty has two parts. {percent(share)} of it comes from too few training rows like the one at hand, "
+        f"and would go away with more data; the rest is noise that these inputs cannot explain. So {verdict}."
     )
 
 
@@ -140,17 +140,17 @@ def verdict_line(evaluation: Evaluation) -> str:
     return f"All {len(evaluation.checks)} checks are fine."
 
 
-def training_words(story: Story, history_length: int) -> str:
+def training_words(metadata: RunMetadata, history_length: int) -> str:
     """What was trained, for how long."""
     epochs = f"{history_length:,} epochs" if history_length != 1 else "one epoch"
-    name = method_in_words(story.method)
-    return f"{name[0].upper()}{name[1:]}, {story.lesson or epochs}; {seconds(story.seconds)} in all."
+    name = method_in_words(metadata.method)
+    return f"{name[0].upper()}{name[1:]}, {metadata.training or epochs}; {seconds(metadata.seconds)} in all."
 
 
 def seconds(count: float) -> str:
     """A duration as a person says it.
 
-    Example:
+    Examples:
         >>> seconds(0.4), seconds(1.2), seconds(75.0), seconds(600.0)
         ('under a second', '1 second', '75 seconds', '10 minutes')
     """

@@ -1,5 +1,20 @@
-"""From a table to a posterior that has been held against rows it never saw, and on to predictions with a warning."""
+"""The table job as a Python call: from a table to an evaluated posterior with a report, and on to predictions."""
 
-from credo.tabular.runs import TableRun, open_run
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["TableRun", "open_run"]
+if TYPE_CHECKING:
+    from credo.tabular.fitting import fit_table
+    from credo.tabular.runs import TableRun, open_run
+    from credo.tabular.saving import save_run
+
+__all__ = ["TableRun", "fit_table", "open_run", "save_run"]
+
+_HOMES = {"fit_table": "fitting", "TableRun": "runs", "open_run": "runs", "save_run": "saving"}
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when first asked for: who only predicts need not wait for what draws reports."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

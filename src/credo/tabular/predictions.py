@@ -1,4 +1,4 @@
-"""New rows to answers: what a person or a program reads, one row of the output for each row of the input."""
+"""Predictions for new rows, as a person or a program reads them: one row of the output for each row of the input."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
+from credo.evaluation.checks import percent
+from credo.evaluation.familiarity import disagreement
+from credo.evaluation.guarantee import ERROR, rows_needed, safe_doubt
+from credo.evaluation.values import Evaluation
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
-from credo.tabular.checks import percent
-from credo.tabular.evaluation import Evaluation
-from credo.tabular.familiarity import disagreement
-from credo.tabular.guarantee import ERROR, rows_needed, safe_doubt
 
 RISK = 0.05
 """Part of mistakes among decided rows, when the user does not say."""
 FAR = 1e6
-"""Standardised inputs are cut here: what is a million standard deviations away is no stranger when it is further."""
+"""Standardized inputs are clipped here: a million standard deviations away is as unfamiliar as it gets."""
 CHUNK = 20_000
 """Rows that are predicted at once."""
 
@@ -30,11 +30,11 @@ Columns = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class RowPredictions:
     """Predictions for new rows.
 
     Attributes:
-        frame: one row of answers for each row, in their order.
+        frame: one row of predictions for each row, in their order.
         notes: what was strange about the rows, in sentences.
     """
 
@@ -42,7 +42,7 @@ class Answers:
     notes: tuple[str, ...]
 
 
-def answer(
+def predict_rows(
     posterior: Posterior,
     encoder: Encoder,
     evaluation: Evaluation,
@@ -50,19 +50,19 @@ def answer(
     *,
     level: float = 0.95,
     risk: float = RISK,
-) -> Answers:
+) -> RowPredictions:
     """Predict new rows.
 
     For numbers the columns are mean, stddev, lower, upper (the equal-tailed interval of the level), epistemic and
     aleatoric (variances, which add up to stddev squared). For classes they are label, a probability for each class,
     epistemic (mutual information) and aleatoric (expected entropy, both in nats), and abstain. For both there are
     unfamiliar, a flag, and unfamiliarity, a score: the flag is set where the score is above 1, and where a cell is
-    infinite, or is missing or cannot be read in a column that was complete in training, or holds a category of which
-    the training rows have none like it. What stands in for such a cell is ordinary, so that the networks agree about it
-    and their error bars are too tight.
+    infinite, or is missing or cannot be read in a column that was complete in training, or holds a category that no
+    training row has. What stands in for such a cell is ordinary, so that the networks agree about it and their error
+    bars are too narrow.
 
     Args:
-        posterior: in standardised units.
+        posterior: in standardized units.
         encoder: of the training table.
         evaluation: of the held-out rows, from which come the thresholds.
         rows: with the columns of the training table.
@@ -85,11 +85,11 @@ def answer(
     for flag in ("unfamiliar", "abstain"):
         if flag in frame:
             frame[flag] = frame[flag] | encoded.strange
-    return Answers(frame, (*encoded.notes, *_undecided(evaluation, risk)))
+    return RowPredictions(frame, (*encoded.notes, *_all_abstained(evaluation, risk)))
 
 
 def predict_exactly(posterior: Posterior, x: Tensor) -> Predictive:
-    """The predictive at standardised inputs, in float64 from the outputs on: variances of absurd rows overflow less."""
+    """The predictive at standardized inputs, in float64 from the outputs on: variances of absurd rows overflow less."""
     found = posterior.predict(x.clamp(-FAR, FAR))
     params = {name: t.double() for name, t in found.params.items()}
     return replace(found, draws=found.draws.double(), params=params, log_weights=found.log_weights.double())
@@ -140,18 +140,18 @@ def _abstain(prediction: ClassPredictive, evaluation: Evaluation, apart: Tensor,
     return {"abstain": (doubtful | strange).numpy()}
 
 
-def _undecided(evaluation: Evaluation, risk: float) -> tuple[str, ...]:
+def _all_abstained(evaluation: Evaluation, risk: float) -> tuple[str, ...]:
     """Why no row at all is decided, where none is."""
     if not evaluation.classes or safe_doubt(evaluation.rejection, evaluation.held_out, risk) is not None:
         return ()
-    wish = f"all rows are left to a person: that at most {percent(risk)} of the decisions are wrong"
+    promise = f"all rows are left to a person: that at most {percent(risk)} of the decisions are wrong"
     needed, sure = rows_needed(risk), percent(1.0 - ERROR)
     if risk == 0.0:
-        return (f"{wish} cannot be promised; accept some risk",)
+        return (f"{promise} cannot be promised; accept some risk",)
     if needed > evaluation.held_out:
         few = f"takes at least {needed:,} held-out rows to promise at {sure}, and there were {evaluation.held_out:,}"
-        return (f"{wish} {few}; hold out more rows or accept more risk",)
-    return (f"{wish} cannot be promised at {sure} for any part of the rows; accept more risk",)
+        return (f"{promise} {few}; hold out more rows or accept more risk",)
+    return (f"{promise} cannot be promised at {sure} for any part of the rows; accept more risk",)
 
 
 def _familiarity(evaluation: Evaluation, apart: Tensor) -> Columns:

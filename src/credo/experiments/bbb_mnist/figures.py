@@ -10,8 +10,8 @@ from statistics import fmean
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from credo.experiments.base import Claim, Figure
-from credo.experiments.classifiers import EDGES, Result
-from credo.reports.style import BLACK, BLUE, COLOURS, GREY, ORANGE, SKY, drawing
+from credo.experiments.classifiers import EDGES, ClassifierResult
+from credo.reports.style import BLACK, BLUE, COLORS, GRAY, ORANGE, SKY, drawing
 
 SHOWN = {
     "plain": ("keras-sgd-400", "sgd-400", "digits-sgd"),
@@ -22,7 +22,7 @@ SHOWN = {
 """Rows whose weights are drawn, by what they are called: the first that is there."""
 
 
-def draw_all(folder: Path, found: Mapping[str, Result], claims: Mapping[str, Claim]) -> tuple[Figure, ...]:
+def draw_all(folder: Path, found: Mapping[str, ClassifierResult], claims: Mapping[str, Claim]) -> tuple[Figure, ...]:
     """Every figure that the rows allow."""
     figures = [densities(folder, found)]
     compared = [name for name in found if isinstance(getattr(claims.get(name), "published", None), float)]
@@ -33,16 +33,16 @@ def draw_all(folder: Path, found: Mapping[str, Result], claims: Mapping[str, Cla
     return tuple(figures)
 
 
-def densities(folder: Path, found: Mapping[str, Result]) -> Figure:
+def densities(folder: Path, found: Mapping[str, ClassifierResult]) -> Figure:
     """The weights of networks that were trained in different ways, as in the notebook and in figure 3 of the paper."""
-    centres, width = (EDGES[:-1] + EDGES[1:]) / 2, float(EDGES[1] - EDGES[0])
+    centers, width = (EDGES[:-1] + EDGES[1:]) / 2, float(EDGES[1] - EDGES[0])
     with drawing(folder / "weights.png") as figure:
         axes = figure.subplots()
-        for (label, names), colour in zip(SHOWN.items(), COLOURS, strict=False):
+        for (label, names), color in zip(SHOWN.items(), COLORS, strict=False):
             result = next((found[name] for name in names if name in found), None)
             if result is not None:
                 heights = [n / (sum(result.counts) * width) for n in result.counts]
-                axes.plot(centres, heights, color=colour, label=f"{label} ({result.name})")
+                axes.plot(centers, heights, color=color, label=f"{label} ({result.name})")
         axes.set(xlabel="weight", ylabel="density (log scale)", yscale="log", xlim=(-0.45, 0.45))
         figure.legend(loc="outside upper center", ncols=2)
     caption = (
@@ -52,7 +52,7 @@ def densities(folder: Path, found: Mapping[str, Result]) -> Figure:
     return Figure("weights.png", caption)
 
 
-def errors(folder: Path, results: Sequence[Result], claims: Mapping[str, Claim]) -> Figure:
+def errors(folder: Path, results: Sequence[ClassifierResult], claims: Mapping[str, Claim]) -> Figure:
     """Our errors beside the published ones."""
     shown = [result for result in results if result.finished]
     with drawing(folder / "errors.png", 7.0, 0.32 * len(shown) + 1.6) as figure:
@@ -60,7 +60,7 @@ def errors(folder: Path, results: Sequence[Result], claims: Mapping[str, Claim])
         for place, result in enumerate(reversed(shown)):
             published = float(claims[result.name].published)
             bar = 2 * math.sqrt(published * (100 - published) / 10_000)
-            axes.errorbar(published, place, xerr=bar, fmt="s", color=GREY, capsize=3, label=_once("published", place))
+            axes.errorbar(published, place, xerr=bar, fmt="s", color=GRAY, capsize=3, label=_once("published", place))
             values = result.at_mean if result.name.startswith("notebook") else result.drawn
             axes.plot(values, [place] * len(values), "o", color=BLUE, alpha=0.8, label=_once("ours, each run", place))
         axes.set_yticks(range(len(shown)), [result.name for result in reversed(shown)])
@@ -70,14 +70,14 @@ def errors(folder: Path, results: Sequence[Result], claims: Mapping[str, Claim])
     return Figure("errors.png", caption)
 
 
-def pruning(folder: Path, results: Sequence[Result]) -> Figure:
+def pruning(folder: Path, results: Sequence[ClassifierResult]) -> Figure:
     """Error against the part of the weights that is removed."""
     with drawing(folder / "pruning.png") as figure:
         axes = figure.subplots()
-        for result, colour in zip(results, (SKY, ORANGE, BLUE, BLACK, *COLOURS), strict=False):
+        for result, color in zip(results, (SKY, ORANGE, BLUE, BLACK, *COLORS), strict=False):
             parts = [0.0, *(100 * float(part) for part in result.pruned)]
             values = [fmean(result.at_mean), *(fmean(errors) for errors in result.pruned.values())]
-            axes.plot(parts, values, "o-", color=colour, label=result.name)
+            axes.plot(parts, values, "o-", color=color, label=result.name)
         axes.set(xlabel="weights removed, lowest signal to noise first (%)", ylabel="test error (%, log scale)")
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

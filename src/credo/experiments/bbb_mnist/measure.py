@@ -1,41 +1,18 @@
-"""Trains the rows, holds them against the published ones, and draws what the weights look like."""
+"""What is measured of classifiers: their errors, what removing weights adds to these, and the time of one row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
 from statistics import fmean
 
-from credo.experiments.base import Cell, Claim, Outcome, Progress, Size, Table
-from credo.experiments.bbb_mnist.figures import draw_all
-from credo.experiments.bbb_mnist.rows import PIXELS_OVER, quick, rows
-from credo.experiments.classifiers import Result, at_full_size, digits, images, trained
-from credo.experiments.threads import one_thread
+from credo.experiments.base import Cell, Table
+from credo.experiments.classifiers import ClassifierResult
 
 CLOCK, CLOCKED = "seconds-400", "gaussian-400"
 """A claim about time, and the row that it is about."""
 
 
-def run(claims: tuple[Claim, ...], size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
-    """Train what the folder lacks, and measure the claims."""
-    if size is Size.QUICK:
-        with one_thread():
-            found = trained(quick(), partial(digits, seed), folder, seed, progress)
-        reasons = {row.name: "part of the full size" for row in rows()}
-    else:
-        found, reasons = at_full_size(rows(), partial(images, "mnist", PIXELS_OVER), folder, seed, progress)
-        reasons |= {row.name: "part of the quick size" for row in quick()}
-    measured = numbers(found)
-    why = {CLOCK: reasons.get(CLOCKED, "")}
-    unmeasured = {c.id: why.get(c.id) or reasons[c.id.split("/")[0]] for c in claims if c.id not in measured}
-    wanted = {c.id for c in claims}
-    figures = draw_all(folder, found, {c.id: c for c in claims}) if found else ()
-    kept = {name: value for name, value in measured.items() if name in wanted}
-    return Outcome(kept, tables(found), figures, unmeasured)
-
-
-def numbers(found: Mapping[str, Result]) -> dict[str, float]:
+def numbers(found: Mapping[str, ClassifierResult]) -> dict[str, float]:
     """What claims may be about: a row's error, what removing weights adds to it, and the time of one row."""
     measured = {name: error_of(result) for name, result in found.items()}
     for name, result in found.items():
@@ -46,12 +23,12 @@ def numbers(found: Mapping[str, Result]) -> dict[str, float]:
     return measured
 
 
-def error_of(result: Result) -> float:
+def error_of(result: ClassifierResult) -> float:
     """In per cent, averaged over runs: at the mean for the notebook's rows, as there; by drawn networks for others."""
     return fmean(result.at_mean if result.name.startswith("notebook") else result.drawn)
 
 
-def tables(found: Mapping[str, Result]) -> tuple[Table, ...]:
+def tables(found: Mapping[str, ClassifierResult]) -> tuple[Table, ...]:
     """All rows, and what removing weights does to some."""
     if not found:
         return ()
@@ -65,7 +42,7 @@ def tables(found: Mapping[str, Result]) -> tuple[Table, ...]:
     return Table("Rows", columns, lines, note), *_pruning(found)
 
 
-def _line(result: Result) -> tuple[Cell, ...]:
+def _line(result: ClassifierResult) -> tuple[Cell, ...]:
     if not result.finished:
         return (result.name, result.weights, len(result.at_mean), "diverged", "diverged", None, None, None)
     pace = round(1e6 * result.seconds / result.steps)
@@ -78,7 +55,7 @@ def _spread(values: list[float]) -> str:
     return f"{fmean(values):.2f} ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else f"{values[0]:.2f}"
 
 
-def _pruning(found: Mapping[str, Result]) -> list[Table]:
+def _pruning(found: Mapping[str, ClassifierResult]) -> list[Table]:
     some = [result for result in found.values() if result.pruned]
     if not some:
         return []

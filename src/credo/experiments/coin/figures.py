@@ -31,7 +31,7 @@ def beliefs_figure(folder: Path, examples: Mapping[str, Coin]) -> Figure:
         for axes in rows[-1]:
             axes.set_xlabel("θ, probability of heads")
     caption = (
-        "The prior times the likelihood, normalised, is the posterior. Bars: the hacker's way, on a grid of "
+        "The prior times the likelihood, normalized, is the posterior. Bars: the hacker's way, on a grid of "
         f"{CELLS} values of θ. Curves: the closed form. Dashed: P(head), the posterior's average of θ; dotted: the "
         "maximum-likelihood θ, which three heads put at certainty."
     )
@@ -48,17 +48,17 @@ def _row(row: Sequence[Axes], name: str, coin: Coin) -> None:
     row[0].set(title=f"{name}: prior p(θ)", ylim=(0, 1.3), ylabel="density")
     row[1].set(title="likelihood p(data | θ)", ylim=(0, 1.3), ylabel="relative to the highest")
     row[2].set(title="posterior p(θ | data)", ylim=(0, HEADROOM * float(coin.density(FINE).max())), ylabel="density")
-    for label, at, colour, dashes in (
+    for label, at, color, dashes in (
         ("P(head)", coin.head_probability, BLACK, "--"),
         ("max. likelihood", coin.maximum_likelihood, RED, ":"),
     ):
-        row[2].axvline(at, ymax=1 / HEADROOM, color=colour, linestyle=dashes, label=f"{label} = {at:.3f}")
+        row[2].axvline(at, ymax=1 / HEADROOM, color=color, linestyle=dashes, label=f"{label} = {at:.3f}")
     row[2].legend(loc="upper left")
 
 
-def _panel(axes: Axes, grid: Grid, bars: torch.Tensor, curve: torch.Tensor, colour: str) -> None:
-    axes.bar(grid.axes[0].numpy(), bars.numpy(), width=0.85 * grid.cell, color=colour, alpha=0.45, linewidth=0)
-    axes.plot(FINE.numpy(), curve.numpy(), color=colour)
+def _panel(axes: Axes, grid: Grid, bars: torch.Tensor, curve: torch.Tensor, color: str) -> None:
+    axes.bar(grid.axes[0].numpy(), bars.numpy(), width=0.85 * grid.cell, color=color, alpha=0.45, linewidth=0)
+    axes.plot(FINE.numpy(), curve.numpy(), color=color)
     axes.set_xlim(-0.02, 1.02)
 
 
@@ -67,9 +67,9 @@ def tosses_figure(folder: Path, coins: Sequence[Coin]) -> Figure:
     path = "tosses.png"
     with drawing(folder / path, 7.0, 4.2) as figure:
         axes = figure.subplots()
-        for coin, colour in zip(coins, (ORANGE, GREEN, SKY, BLUE), strict=True):
+        for coin, color in zip(coins, (ORANGE, GREEN, SKY, BLUE), strict=True):
             label = f"{coin.heads} of {coin.heads + coin.tails}"
-            axes.plot(FINE.numpy(), coin.density(FINE).numpy(), color=colour, label=label)
+            axes.plot(FINE.numpy(), coin.density(FINE).numpy(), color=color, label=label)
         axes.axvline(0.5, color=BLACK, linestyle=":", linewidth=1.2, label="a fair coin")
         axes.set(xlabel="θ, probability of heads", ylabel="posterior density", xlim=(0, 1), ylim=(0, None))
         axes.legend(title="heads")

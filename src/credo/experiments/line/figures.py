@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.exact import Gaussian, Grid, LinearRegression, with_intercept
+from credo.exact import GaussianWeights, Grid, LinearRegression, with_intercept
 from credo.experiments.base import Figure
 from credo.experiments.line.problem import HALF_95, INTERCEPT, NOISE, SHIFT, SLOPE, X, Y
 from credo.reports.style import BLACK, BLUE, GREEN, ORANGE, RED, drawing
@@ -33,12 +33,12 @@ def posterior_figure(folder: Path, exact: LinearRegression, grid: Grid) -> Figur
     marks = ((best, RED, "s", "maximum likelihood"), (lesser, GREEN, "^", "a bit off"))
     with drawing(folder / path, 9.6, 4.2) as figure:
         left, right = figure.subplots(1, 2)
-        image = left.pcolormesh(*(axis.numpy() for axis in grid.axes), grid.posterior.T.numpy(), cmap="Greys")
+        image = left.pcolormesh(*(axis.numpy() for axis in grid.axes), grid.posterior.T.numpy(), cmap="Grays")
         figure.colorbar(image, ax=left, label="posterior density, by the grid")
         _ellipses(left, exact.posterior, BLUE, "closed form, 50 % and 95 %")
-        for weights, colour, marker, label in marks:
-            left.plot(*weights.tolist(), marker, color=colour, markersize=8, label=label)
-            right.plot(ACROSS, with_intercept(ACROSS) @ weights, color=colour, label=label)
+        for weights, color, marker, label in marks:
+            left.plot(*weights.tolist(), marker, color=color, markersize=8, label=label)
+            right.plot(ACROSS, with_intercept(ACROSS) @ weights, color=color, label=label)
         left.set(title="Every point is a line a x + b", xlabel="slope a", ylabel="intercept b")
         left.grid(visible=False)
         _data(right, X)
@@ -47,17 +47,17 @@ def posterior_figure(folder: Path, exact: LinearRegression, grid: Grid) -> Figur
             axes.legend(loc="upper left")
     caption = (
         "Left: the posterior over slope and intercept, as shades by the hacker's way (prior times likelihood on a "
-        "grid, normalised) and as ellipses in closed form. Right: the best line, and one that is a bit off; it counts "
+        "grid, normalized) and as ellipses in closed form. Right: the best line, and one that is a bit off; it counts "
         f"{share:.2f} times as much."
     )
     return Figure(path, caption)
 
 
-def prediction_figure(folder: Path, exact: LinearRegression, noise: Stream) -> Figure:
+def prediction_figure(folder: Path, exact: LinearRegression, rng: Stream) -> Figure:
     """Drawn lines, and the prediction that averages over all of them."""
     path = "prediction.png"
     design = with_intercept(ACROSS)
-    drawn = exact.posterior.sample(LINES, noise) @ design.T
+    drawn = exact.posterior.sample(LINES, rng) @ design.T
     prediction, best = exact.predict(design), design @ exact.maximum_likelihood
     lower, upper = (end.squeeze(1) for end in prediction.interval(0.95))
     half = HALF_95 * NOISE
@@ -88,21 +88,21 @@ def prediction_figure(folder: Path, exact: LinearRegression, noise: Stream) -> F
 
 
 def mean_field_figure(folder: Path, shifted: LinearRegression, mean: Tensor, scale: Tensor) -> Figure:
-    """The exact posterior, the best factorised normal, and what Bayes by Backprop found."""
+    """The exact posterior, the best factorized normal, and what Bayes by Backprop found."""
     path = "mean_field.png"
     with drawing(folder / path, 9.6, 4.2) as figure:
         left, right = figure.subplots(1, 2)
-        found = Gaussian.diagonal(mean, scale)
+        found = GaussianWeights.diagonal(mean, scale)
         design = with_intercept(ACROSS + SHIFT)
         entries = (
             (shifted.posterior, BLUE, "-", "exact posterior"),
-            (shifted.mean_field, ORANGE, "-", "best factorised normal"),
+            (shifted.mean_field, ORANGE, "-", "best factorized normal"),
             (found, BLACK, ":", "Bayes by Backprop"),
         )
-        for q, colour, dashes, label in entries:
-            _ellipses(left, q, colour, label, dashes)
+        for q, color, dashes, label in entries:
+            _ellipses(left, q, color, label, dashes)
             stddev = q.predict(design, NOISE).epistemic.sqrt().squeeze(1)
-            right.plot(ACROSS + SHIFT, stddev, color=colour, linestyle=dashes, label=label)
+            right.plot(ACROSS + SHIFT, stddev, color=color, linestyle=dashes, label=label)
         right.plot(X + SHIFT, torch.zeros(len(X)), "^", color=BLACK, markersize=8, clip_on=False, label="data")
         left.set(title="Posterior, 50 % and 95 %", xlabel="slope a", ylabel="intercept b")
         right.set(title="Doubt about the line", xlabel="x", ylabel="epistemic standard deviation", ylim=(0, None))
@@ -110,20 +110,20 @@ def mean_field_figure(folder: Path, shifted: LinearRegression, mean: Tensor, sca
         right.legend(loc="upper center")
     caption = (
         f"The same four points with {SHIFT:g} added to every x, so that slope and intercept depend on each other. A "
-        "factorised normal cannot lean: its variances are 1 / precision, not the marginal ones, and its doubt about "
+        "factorized normal cannot lean: its variances are 1 / precision, not the marginal ones, and its doubt about "
         "the line is least at x = 0, where there are no data. Bayes by Backprop finds just that."
     )
     return Figure(path, caption)
 
 
-def _ellipses(axes: Axes, q: Gaussian, colour: str, label: str, dashes: str = "-") -> None:
+def _ellipses(axes: Axes, q: GaussianWeights, color: str, label: str, dashes: str = "-") -> None:
     """Curves that hold the shares LEVELS of a normal over two weights."""
     angle = torch.linspace(0, 2 * math.pi, 200, dtype=torch.float64)
     circle = torch.stack([angle.cos(), angle.sin()])
     for k, level in enumerate(LEVELS):
         radius = math.sqrt(-2 * math.log1p(-level))  # of a chi-square with two degrees of freedom
         around = q.mean.unsqueeze(1) + radius * torch.linalg.solve_triangular(q.root, circle, upper=True)
-        axes.plot(*around.numpy(), color=colour, linestyle=dashes, label=None if k else label)
+        axes.plot(*around.numpy(), color=color, linestyle=dashes, label=None if k else label)
 
 
 def _data(axes: Axes, x: Tensor) -> None:

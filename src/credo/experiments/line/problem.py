@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from credo.exact import Gaussian, LinearRegression, with_intercept
+from credo.exact import GaussianWeights, LinearRegression, with_intercept
 from credo.likelihoods import Gaussian as GaussianNoise
 from credo.model import Model
 from credo.nets import MLP
@@ -18,7 +18,7 @@ NOISE = 3.0
 """Standard deviation of y around the line, known to everyone."""
 
 PRIOR_SCALE = 10.0
-"""Standard deviation of slope and intercept before the data: wide beside what four points tell."""
+"""Standard deviation of slope and intercept before the data: wide beside what four points determine."""
 
 X = torch.linspace(-2.0, 2.0, 4, dtype=torch.float64)
 Y = torch.tensor([-6.25027354, -2.50213382, -6.07525495, 7.92081243], dtype=torch.float64)
@@ -33,7 +33,7 @@ SHIFT = 3.0
 
 def regression(x: Tensor, y: Tensor) -> LinearRegression:
     """The exact model of targets at inputs, (N,) each."""
-    return LinearRegression(with_intercept(x), y, NOISE, Gaussian.isotropic(2, PRIOR_SCALE))
+    return LinearRegression(with_intercept(x), y, NOISE, GaussianWeights.isotropic(2, PRIOR_SCALE))
 
 
 def network() -> Model:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,11 +13,10 @@ import torch
 import credo
 from credo import likelihoods
 from credo.decide import compression, log_alpha, prune_noise
-from credo.decide.compression import THRESHOLD
-from credo.experiments.base import Progress, uninterrupted
+from credo.experiments.base import Cell, Progress, Table, uninterrupted
 from credo.experiments.classifiers import Images
-from credo.experiments.kept import kept_numbers, write
-from credo.experiments.sparse_lenet.rows import Row
+from credo.experiments.sparse_lenet.problem import SparseRow
+from credo.methods.dropout.variational import THRESHOLD
 from credo.posteriors import DiagonalGaussian, Posterior
 
 EDGES = torch.linspace(-12.0, 12.0, 97)
@@ -28,11 +26,11 @@ THRESHOLDS = (-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 """Of log alpha; 3 is the paper's."""
 
 CURVE = 80
-"""Points of a row's learning curve that are kept, at most."""
+"""Points of a row's learning curve that are stored, at most."""
 
 
 @dataclass(frozen=True)
-class Result:
+class SparseResult:
     """What a row reached. Errors are in per cent of the test images, by the plain network at the means.
 
     Attributes:
@@ -66,11 +64,11 @@ class Result:
     @property
     def ratio(self) -> float:
         """How many times fewer weights there are."""
-        kept = sum(left for _, _, left in self.layers)
-        return sum(weights for _, weights, _ in self.layers) / kept if kept else math.inf
+        left_over = sum(left for _, _, left in self.layers)
+        return sum(weights for _, weights, _ in self.layers) / left_over if left_over else math.inf
 
 
-def train(row: Row, data: Images, seed: int, progress: Progress, device: str) -> Result:
+def train(row: SparseRow, data: Images, seed: int, progress: Progress, device: str) -> SparseResult:
     """Train a network, prune it and test it."""
     data = data.to(device)
     model = credo.Model(row.net, likelihoods.Categorical())
@@ -80,7 +78,7 @@ def train(row: Row, data: Images, seed: int, progress: Progress, device: str) ->
         torch.cuda.synchronize()
     seconds, posterior = time.monotonic() - begin, uninterrupted(fitted)
     history = posterior.history
-    return Result(
+    return SparseResult(
         row.name,
         **_pruned(posterior, row.threshold, data),
         curve=[dict(line) for line in history[:: max(1, len(history) // CURVE)]],
@@ -95,15 +93,8 @@ def _pruned(posterior: Posterior, threshold: float, data: Images) -> dict[str, A
     """What is measured of the finished network."""
     if not isinstance(posterior, DiagonalGaussian):
         error = _error(posterior, data)
-        weights = [(n, w[0].numel(), w[0].numel()) for n, w in posterior.point().params.items() if w.ndim > 2]
-        return {
-            "whole": error,
-            "error": error,
-            "drawn": error,
-            "layers": weights,
-            "by_threshold": [],
-            "counts": {},
-        }
+        weights = [(n, w[0].numel(), w[0].numel()) for n, w in posterior.members().params.items() if w.ndim > 2]
+        return {"whole": error, "error": error, "drawn": error, "layers": weights, "by_threshold": [], "counts": {}}
     sparse = prune_noise(posterior, threshold)
     curve = [(t, prune_noise(posterior, t)) for t in THRESHOLDS]
     return {
@@ -127,21 +118,28 @@ def _counts(values: torch.Tensor) -> list[int]:
     return [int(n) for n in torch.histogram(inside, EDGES).hist]
 
 
-def trained(
-    rows: Sequence[Row], data: Callable[[], Images], folder: Path, seed: int, progress: Progress, device: str = "cpu"
-) -> dict[str, Result]:
-    """The results of all rows: read where the folder has them for these settings, trained and written where not."""
-    found = {row.name: kept(row, folder, seed) for row in rows}
-    missing = [row for row in rows if found[row.name] is None]
-    given = data() if missing else None
-    for row in missing:
-        assert given is not None
-        found[row.name] = result = train(row, given, seed, progress, device)
-        write(result, row, folder, seed)
-    return {name: result for name, result in found.items() if result is not None}
+def numbers(found: Mapping[str, SparseResult]) -> dict[str, float]:
+    """What claims may be about."""
+    errors = {f"{name}/error": result.error for name, result in found.items()}
+    return errors | {f"{name}/compression": result.ratio for name, result in found.items()}
 
 
-def kept(row: Row, folder: Path, seed: int) -> Result | None:
-    """The result of a row that the folder has for these very settings."""
-    numbers = kept_numbers(row, folder, seed)
-    return None if numbers is None else Result(**numbers)
+def tables(found: Mapping[str, SparseResult]) -> tuple[Table, ...]:
+    """All rows, and what the layers lose."""
+    if not found:
+        return ()
+    columns = ("row", "left", "compression", "error, %", "by draws, %", "unpruned, %", "seconds")
+    lines: list[tuple[Cell, ...]] = []
+    for name, r in found.items():
+        left = sum(n for *_, n in r.layers)
+        lines.append((name, left, r.ratio, r.error, r.drawn, r.whole, r.seconds))
+    layers = tuple(
+        (name, layer, weights, left, 100.0 * (1.0 - left / weights))
+        for name, r in found.items()
+        if r.counts
+        for layer, weights, left in r.layers
+    )
+    return (
+        Table("Networks", columns, tuple(lines), "Weights of layers, without biases, as in the paper."),
+        Table("Layers", ("row", "layer", "weights", "left", "removed, %"), layers),
+    )

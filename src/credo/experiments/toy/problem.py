@@ -10,7 +10,7 @@ from torch import Tensor
 import credo
 from credo import likelihoods, nets, priors
 from credo.methods import BayesByBackprop
-from credo.methods.vi import At
+from credo.methods.vi import ConstantInit
 
 POINTS = (-2.0, -1.8, -1.0, 1.0, 1.8, 2.0)
 NOISE = 0.1
@@ -20,8 +20,8 @@ METHOD = BayesByBackprop(
     epochs=2000,
     learning_rate=0.1,
     batch_size=None,
-    initial_mean=At(0.0),
-    initial_rho=At(0.0),
+    initial_mean=ConstantInit(0.0),
+    initial_rho=ConstantInit(0.0),
 )
 """C. Park's numbers: Adam at 0.1 for 2000 epochs, one draw per step, all means and rho from zero."""
 
@@ -32,7 +32,7 @@ def curve(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ToyProblem:
     """The points (6, 1), and a grid (401, 1) from -5 to 5 with its zones.
 
     Attributes:
@@ -50,14 +50,14 @@ class Problem:
     outside: Tensor
 
     @staticmethod
-    def given() -> Problem:
+    def given() -> ToyProblem:
         x, grid = torch.tensor(POINTS).unsqueeze(1), torch.linspace(-5.0, 5.0, 401).unsqueeze(1)
         distance = grid.squeeze(1).abs()
-        return Problem(x, curve(x), grid, distance <= 0.6, distance >= 3.0)
+        return ToyProblem(x, curve(x), grid, distance <= 0.6, distance >= 3.0)
 
 
 @dataclass(frozen=True)
-class Entry:
+class ToySetup:
     """A network of 1 - 16 - 16 - 1 with the prior N(0, 1), and how it is trained."""
 
     name: str
@@ -70,6 +70,8 @@ class Entry:
         return credo.Model(net, likelihoods.Gaussian(scale=NOISE), priors.Normal(1.0))
 
 
-SIGMOID = Entry("sigmoid", "sigmoid", METHOD)
-RELU = Entry("relu", "relu", BayesByBackprop(epochs=2000, learning_rate=0.02, batch_size=None, initial_scale=NOISE / 2))
-"""Ours, to tell the method from the network: ReLU cannot start from means of zero, nor walk as fast."""
+SIGMOID = ToySetup("sigmoid", "sigmoid", METHOD)
+RELU = ToySetup(
+    "relu", "relu", BayesByBackprop(epochs=2000, learning_rate=0.02, batch_size=None, initial_scale=NOISE / 2)
+)
+"""Ours, to tell the method from the network: ReLU cannot start from means of zero, nor take steps as long."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from credo.core.checks import check_positive, check_rate, is_number, one_of
 from credo.core.rng import Stream
 from credo.core.trees import Variables
+from credo.methods.ascent import GradientAscent, Group, leaves_of
 from credo.methods.base import Info, Tick
-from credo.methods.dropout.base import DropoutMethod, Group, leaves_of, with_length_scale
-from credo.methods.dropout.placing import Rate, placed, sites_of
-from credo.methods.dropout.prior import expected_log_prior, fixed_keeps
+from credo.methods.dropout.placing import Rate, sites_of, with_dropout
+from credo.methods.dropout.prior import expected_log_prior, keep_of_weights, with_length_scale
 from credo.methods.point import PointState
 from credo.model import Batch, Model, Target
 from credo.nets.dropout import Drops
@@ -21,7 +22,7 @@ from credo.posteriors import Dropout, Posterior
 
 
 @dataclass(frozen=True)
-class MCDropout(DropoutMethod):
+class MCDropout(GradientAscent[PointState]):
     """Train with dropout, predict with dropout: each mask is a draw from an approximate posterior.
 
     max_w  sum_n log p(y_n | x_n, w * mask_n) + E_mask[ log p(w * mask) ];   draws are w * mask, one mask for all inputs
@@ -51,11 +52,11 @@ class MCDropout(DropoutMethod):
             (DropConnect); or their names.
         length_scale: l of the prior N(0, 1 / l^2) of all weights; None for the model's own prior.
 
-    Example:
+    Examples:
         >>> import torch, credo
         >>> x = torch.linspace(-1, 1, 20)[:, None]
         >>> posterior = credo.fit(credo.nets.MLP(1, 1), (x, x.sin()), MCDropout(epochs=5, rate=0.1))
-        >>> posterior.predict(x, draws=50).draws.shape, posterior.naive().predict(x).draws.shape
+        >>> posterior.predict(x, draws=50).draws.shape, posterior.at_mean().predict(x).draws.shape
         (torch.Size([50, 20, 1]), torch.Size([1, 20, 1]))
 
     Reference: Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", 2016, https://arxiv.org/abs/1506.02142;
@@ -63,13 +64,15 @@ class MCDropout(DropoutMethod):
         https://proceedings.mlr.press/v28/wan13.html
     """
 
+    graph_safe: ClassVar[bool] = True
+
     rate: Rate | None = None
     drops: Drops = Drops.CHANNELS
     length_scale: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drops", one_of("drops", self.drops, Drops))
-        object.__setattr__(self, "rate", _plain(self.rate))
+        object.__setattr__(self, "rate", _checked(self.rate))
         super().__post_init__()
         if self.length_scale is not None:
             check_positive("length_scale", self.length_scale)
@@ -77,29 +80,33 @@ class MCDropout(DropoutMethod):
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
         model = with_length_scale(model, self.length_scale)
         if self.rate is not None:
-            model, notes = placed(model, x, self.rate, self.drops)
-            return model, (*notes, *_sure(model, x), *_unfed(model, x))
-        own = sites_of(model.network, x)
-        if not own:
+            model, notes = with_dropout(model, x, self.rate, self.drops)
+            return model, (*notes, *_zero_rate_note(model, x), *_prior_note(model, x))
+        sites = sites_of(model.network, x)
+        if not sites:
             raise ValueError(
                 "the network has no dropout layer, so MC dropout would give no uncertainty at all: pass a rate, "
                 "MCDropout(rate=0.1), to put dropout in, or add nn.Dropout to the network"
             )
-        return model, (f"dropout: the network's own, at {len(own)} place(s)", *_unfed(model, x))
+        return model, (f"dropout: the network's own, at {len(sites)} place(s)", *_prior_note(model, x))
 
-    def init(self, target: Target, variables: Variables, noise: Stream) -> PointState:
+    def init(self, target: Target, variables: Variables, rng: Stream) -> PointState:
         return PointState(variables, self.optimizer.init(variables.params))
 
     def step(self, target: Target, state: PointState, batch: Batch, tick: Tick) -> tuple[PointState, Info]:
         params = leaves_of(state.variables.params)
         variables = Variables(params, state.variables.buffers)
-        each = target.training_log_likelihood(variables, batch, tick.noise)
-        sites = target.model.network.trace(variables, batch.x[0] if batch.own else batch.x).sites
-        log_likelihood, log_prior = target.full(each), expected_log_prior(target, params, fixed_keeps(sites))
+        each = target.training_log_likelihood(variables, batch, tick.rng)
+        sites = target.model.network.trace(variables, batch.x[0] if batch.per_member else batch.x).sites
+        keeps = keep_of_weights(sites, [1.0 - site.rate for site in sites])
+        log_likelihood, log_prior = target.data_term(each, batch), expected_log_prior(target, params, keeps)
         weights = Group(params, state.optimizer, self.learning_rate)
-        self.ascend([weights], log_likelihood + log_prior, target, tick)
+        self.ascend(log_likelihood + log_prior, [weights], target, tick)
         info = {"log_likelihood": log_likelihood.detach(), "log_prior": log_prior.detach()}
         return state, {name: value / target.size for name, value in info.items()}
+
+    def loss(self, target: Target, metrics: Info) -> Tensor:
+        return -(metrics["log_likelihood"] + metrics["log_prior"])
 
     def current(self, state: PointState) -> Variables:
         return state.variables
@@ -108,7 +115,7 @@ class MCDropout(DropoutMethod):
         return Dropout(target.model, state.variables)
 
 
-def _plain(rate: Rate | None) -> Rate | None:
+def _checked(rate: Rate | None) -> Rate | None:
     """The rates as Python's own numbers, if that is what they are."""
     if rate is None:
         return None
@@ -127,7 +134,7 @@ def _plain(rate: Rate | None) -> Rate | None:
     return {pattern: float(value) for pattern, value in rate.items()} if isinstance(rate, Mapping) else float(rate)
 
 
-def _sure(model: Model, x: Tensor) -> tuple[str, ...]:
+def _zero_rate_note(model: Model, x: Tensor) -> tuple[str, ...]:
     """A sentence for a network in which nothing is ever dropped."""
     if any(site.rate > 0.0 for site in sites_of(model.network, x)):
         return ()
@@ -137,9 +144,9 @@ def _sure(model: Model, x: Tensor) -> tuple[str, ...]:
     )
 
 
-def _unfed(model: Model, x: Tensor) -> tuple[str, ...]:
-    """A sentence about places behind which no weights are found, so that the prior does not feel their rate."""
-    names = [site.name for site in sites_of(model.network, x) if site.fed is None or site.alpha]
+def _prior_note(model: Model, x: Tensor) -> tuple[str, ...]:
+    """A sentence about places behind which no weights are found, so that the prior does not know their rate."""
+    names = [site.name for site in sites_of(model.network, x) if site.consumer is None or site.alpha]
     if not names:
         return ()
     return (f"the prior is taken as it is behind the dropout at {', '.join(names)}: no single layer takes its units",)

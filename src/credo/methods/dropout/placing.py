@@ -1,8 +1,10 @@
-"""Where dropout goes in a network: the places it has, or new ones in front of its layers."""
+"""Where dropout goes in a network, and which weights or units have one rate, or one alpha, in common."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -14,22 +16,32 @@ Rate = float | Mapping[str, float]
 """One rate for all places, or rates by pattern of the layer's name, as in file names; the first that matches counts."""
 
 
+_INSERTED = {
+    Drops.UNITS: "units in front of layers, with rate",
+    Drops.CHANNELS: "units (channels for a convolution) in front of layers, with rate",
+    Drops.WEIGHTS: "weights of layers, with rate",
+}
+"""What a note says of dropout that is put in."""
+
+
 def sites_of(network: Network, x: Tensor) -> tuple[Site, ...]:
-    """The places where a network drops, for inputs like x (B, ...)."""
-    return network.trace(network.given().to(x.device), x).sites
+    """The places where a network drops, for inputs like x (B, ...); draws must come to all of them."""
+    seen = network.trace(network.given().to(x.device), x)
+    seen.check_reached()
+    return seen.sites
 
 
-def placed(model: Model, x: Tensor, rate: Rate, drops: Drops) -> tuple[Model, tuple[str, ...]]:
+def with_dropout(model: Model, x: Tensor, rate: Rate, drops: Drops) -> tuple[Model, tuple[str, ...]]:
     """The model with dropout of these rates, and what a person should know of it.
 
     The network's own places are set to the rates that are meant; a network without any gets dropout put in. Weights are
     dropped beside whatever units the network drops.
     """
     network = model.network
-    own = sites_of(network, x)
+    existing = sites_of(network, x)
     rates = tuple((str(pattern), float(r)) for pattern, r in rate.items()) if isinstance(rate, Mapping) else ()
     everywhere = None if isinstance(rate, Mapping) else float(rate)
-    inserted = not own or drops is Drops.WEIGHTS
+    inserted = not existing or drops is Drops.WEIGHTS
     change = DropoutChange(everywhere, inserted=inserted, rates=rates, drops=drops)
     changed = network.with_dropout(change)
     sites = sites_of(changed, x)
@@ -39,7 +51,7 @@ def placed(model: Model, x: Tensor, rate: Rate, drops: Drops) -> tuple[Model, tu
             "the network has fewer than two linear or convolutional layers, so there is no hidden layer to "
             "drop: add nn.Dropout where you want it"
         )
-    kind = f"put in; {_put(drops)}" if inserted else "the network's own places"
+    kind = f"put in; {_INSERTED[drops]}" if inserted else "the network's own places"
     return model.with_network(changed), (f"dropout: {kind}: {_listed(sites)}",)
 
 
@@ -48,7 +60,7 @@ def _check_patterns(rates: tuple[tuple[str, float], ...], sites: tuple[Site, ...
     for index, pattern in enumerate(patterns):
         meant = [site for site in sites if site.matches(pattern)]
         if not meant:
-            names = [site.told for site in sites] or [name for name, _ in weight_layers(network.module)]
+            names = [site.label for site in sites] or [name for name, _ in weight_layers(network.module)]
             raise ValueError(
                 f"rate has the pattern {pattern!r}, which means none of the layers at which the network drops or could "
                 f"drop: {', '.join(names)}"
@@ -61,15 +73,50 @@ def _check_patterns(rates: tuple[tuple[str, float], ...], sites: tuple[Site, ...
             )
 
 
-def _put(drops: Drops) -> str:
-    what = {
-        Drops.UNITS: "units in front of layers, with rate",
-        Drops.CHANNELS: "units (channels for a convolution) in front of layers, with rate",
-        Drops.WEIGHTS: "weights of layers, with rate",
-    }
-    return what[drops]
-
-
 def _listed(sites: tuple[Site, ...]) -> str:
-    shown = [f"{site.rate:g} at {site.told}" for site in sites[:8]]
+    shown = [f"{site.rate:g} at {site.label}" for site in sites[:8]]
     return ", ".join(shown) + (f" and {len(sites) - 8} more" if len(sites) > 8 else "")
+
+
+class Sharing(ABC):
+    """How the weights of a layer share their alpha."""
+
+    @abstractmethod
+    def shape(self, weight: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the alphas for a weight of this shape (outputs, inputs, ...), to be broadcast to it."""
+
+
+@dataclass(frozen=True)
+class PerLayer(Sharing):
+    """One alpha for a layer, as one dropout rate."""
+
+    def shape(self, weight: tuple[int, ...]) -> tuple[int, ...]:
+        return (1,) * len(weight)
+
+
+@dataclass(frozen=True)
+class PerUnit(Sharing):
+    """One alpha for each input unit, or input channel of a convolution."""
+
+    def shape(self, weight: tuple[int, ...]) -> tuple[int, ...]:
+        return (1, weight[1], *(1,) * (len(weight) - 2))
+
+
+@dataclass(frozen=True)
+class PerWeight(Sharing):
+    """One alpha for each weight."""
+
+    def shape(self, weight: tuple[int, ...]) -> tuple[int, ...]:
+        return weight
+
+
+SHARING: dict[str, Sharing] = {"layer": PerLayer(), "unit": PerUnit(), "weight": PerWeight()}
+"""The names that `sharing=` takes in the place of a value."""
+
+
+def resolved(sharing: Sharing | str) -> Sharing:
+    if isinstance(sharing, Sharing):
+        return sharing
+    if not isinstance(sharing, str) or sharing not in SHARING:
+        raise ValueError(f"sharing must be one of {', '.join(SHARING)}, or a value such as PerUnit(); got {sharing!r}")
+    return SHARING[sharing]

@@ -14,10 +14,10 @@ from credo.core.optimizers import Schedule
 from credo.core.rng import Stream
 from credo.core.schedules import Geometric
 from credo.core.trees import Variables, ravel
-from credo.methods.base import Info, Method, Tick
-from credo.methods.mcmc.density import refuse_running_statistics
-from credo.methods.mcmc.random_walk import Place, Terrain, single, walk
-from credo.model import Batch, Model, Target
+from credo.methods.base import Info, Tick
+from credo.methods.mcmc.log_density import WholeDataMethod
+from credo.methods.mcmc.metropolis import LogDensityTerms, Particles, metropolis_step, to_float32
+from credo.model import Batch, Target
 from credo.posteriors import Draws, Posterior
 
 ADAPTATION = 0.1
@@ -35,12 +35,12 @@ class AnnealingState:
 
 
 @dataclass(frozen=True)
-class SimulatedAnnealing(Method):
+class SimulatedAnnealing(WholeDataMethod[AnnealingState]):
     """The most probable weights by a Metropolis chain on p(w | data)^(1/T), whose temperature T falls.
 
     w' = w + scale * noise,   accepted with probability min(1, (p(w' | data) / p(w | data))^(1/T))
 
-    While it is hot the chain crosses valleys; when it is cold it climbs. An optimiser without gradients, for densities
+    While it is hot the chain crosses valleys; when it is cold it climbs. An optimizer without gradients, for densities
     with several peaks or with steps and few weights. The result is the best place that was visited, one point:
     `Ensemble(SimulatedAnnealing(), members=8)` anneals eight at once. `fit`'s own temperature does not move the
     maximum, and scales T.
@@ -50,14 +50,14 @@ class SimulatedAnnealing(Method):
         moves: proposals at each of them.
         temperature: T at the beginning, in units of the log joint density: differences that are crossed with ease.
         schedule: what T is multiplied by in the course of the run.
-        acceptance: what the length of the jumps is adapted to, at all times: an optimiser need not be a Markov chain.
+        acceptance: what the length of the jumps is adapted to, at all times: an optimizer need not be a Markov chain.
         scale: first length of a jump in every weight.
 
     Reference: S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, "Optimization by simulated annealing", 1983,
         https://doi.org/10.1126/science.220.4598.671
     """
 
-    whole_data: ClassVar[bool] = True
+    graph_safe: ClassVar[bool] = True
 
     sweeps: int = 1000
     moves: int = 10
@@ -75,21 +75,13 @@ class SimulatedAnnealing(Method):
         check_rate("acceptance", self.acceptance)
 
     @property
-    def follows_slopes(self) -> bool:
+    def needs_gradient(self) -> bool:
         return False
-
-    @property
-    def batch_size(self) -> None:  # type: ignore[override]
-        return None
 
     def steps(self, batches: int) -> int:
         return self.sweeps
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
-        refuse_running_statistics(model, "SimulatedAnnealing")
-        return model, ()
-
-    def init(self, target: Target, variables: Variables, noise: Stream) -> AnnealingState:
+    def init(self, target: Target, variables: Variables, rng: Stream) -> AnnealingState:
         flat = ravel(variables.params)
         lowest = torch.full((len(flat),), -math.inf, dtype=torch.float64, device=flat.device)
         log_scale = torch.full_like(lowest, math.log(self.scale))
@@ -97,23 +89,28 @@ class SimulatedAnnealing(Method):
         return AnnealingState(variables, best, lowest, log_scale)
 
     def step(self, target: Target, state: AnnealingState, batch: Batch, tick: Tick) -> tuple[AnnealingState, Info]:
-        terrain = Terrain(target, batch, state.variables)
-        place, log_scale = terrain.here(), state.log_scale
-        best, record = _better(target, place, ravel(state.best.params), state.best_log_joint)
-        heat = tick.value(lambda now: single(self.temperature * self.schedule.factor(now.fraction)))
-        generator = tick.noise.child("proposal").generator(place.flat.device)
+        terms = LogDensityTerms(target, batch, state.variables)
+        particles, log_scale = terms.here(), state.log_scale
+        best, record = _better(target, particles, ravel(state.best.params), state.best_log_joint)
+        heat = tick.scheduled(lambda now: to_float32(self.temperature * self.schedule.factor(now.fraction)))
+        generator = tick.rng.child("proposal").generator(particles.position.device)
         accepted = torch.zeros_like(log_scale)
         for _ in range(self.moves):
             jump = torch.randn(best.shape, generator=generator, dtype=best.dtype, device=best.device)
             uniform = torch.rand(len(best), generator=generator, dtype=torch.float64, device=best.device)
             jump = jump * log_scale.exp().unsqueeze(1).to(best.dtype)
-            place, probability = walk(terrain, place, lambda at: _log_joint(target, at) / heat, jump, uniform)
-            best, record = _better(target, place, best, record)
+            particles, probability = metropolis_step(
+                terms, particles, lambda at: at.log_joint(target) / heat, jump, uniform
+            )
+            best, record = _better(target, particles, best, record)
             log_scale = log_scale + ADAPTATION * (probability - self.acceptance)
             accepted = accepted + probability / self.moves
-        after = AnnealingState(terrain.named(place.flat), terrain.named(best), record, log_scale)
-        info = {"acceptance_rate": accepted, "log_likelihood": place.log_likelihood / target.size}
-        return after, info | {"log_prior": place.log_prior / target.size, "best_log_joint": record}
+        after = AnnealingState(terms.named(particles.position), terms.named(best), record, log_scale)
+        info = {"acceptance_rate": accepted, "log_likelihood": particles.log_likelihood / target.size}
+        return after, info | {"log_prior": particles.log_prior / target.size, "best_log_joint": record}
+
+    def loss(self, target: Target, metrics: Info) -> Tensor:
+        return -(metrics["log_likelihood"] + metrics["log_prior"])
 
     def current(self, state: AnnealingState) -> Variables:
         return state.best
@@ -122,12 +119,8 @@ class SimulatedAnnealing(Method):
         return Draws(target.model, state.best, Draws.uniform(state.best))
 
 
-def _log_joint(target: Target, place: Place) -> Tensor:
-    return target.temper(place.log_likelihood + place.log_prior)
-
-
-def _better(target: Target, place: Place, best: Tensor, record: Tensor) -> tuple[Tensor, Tensor]:
-    """The best weights so far, (M, P), and their log joint density, (M,), now that a place has been visited."""
-    found = _log_joint(target, place)
+def _better(target: Target, particles: Particles, best: Tensor, record: Tensor) -> tuple[Tensor, Tensor]:
+    """The best weights so far, (M, P), and their log joint density, (M,), now that these were visited."""
+    found = particles.log_joint(target)
     better = found > record
-    return torch.where(better.unsqueeze(1), place.flat, best), torch.where(better, found, record)
+    return torch.where(better.unsqueeze(1), particles.position, best), torch.where(better, found, record)

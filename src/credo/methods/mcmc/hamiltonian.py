@@ -2,72 +2,137 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_at_least, check_options
 from credo.core.record import Record
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
-from credo.methods.base import Info, Kept, Tick
-from credo.methods.mcmc.adaptation import Adaptation
-from credo.methods.mcmc.density import Density
-from credo.methods.mcmc.leapfrog import Place, WithGradient, leapfrog
-from credo.methods.mcmc.metric import Metric
-from credo.methods.mcmc.whole_data import WholeDataSampler
-from credo.methods.mcmc.windows import stan_windows
+from credo.kernels import ValueAndGradient
+from credo.methods.base import Info, SampledStates, Sampler, StateT, Tick
+from credo.methods.mcmc.integrators import ChainState, Metric, leapfrog
+from credo.methods.mcmc.log_density import LogDensity, WholeDataMethod
+from credo.methods.mcmc.warmup import Adaptation, stan_windows
 from credo.model import Batch, Target
 from credo.posteriors import Chains
 
 DIVERGENCE = 1000.0
-"""A rise of energy along a trajectory that no honest integration shows."""
+"""A rise of energy along a trajectory that no accurate integration shows."""
+
+
+@dataclass(frozen=True)
+class WholeDataSampler(WholeDataMethod[StateT], Sampler[StateT], ABC):
+    """Chains as one tensor axis, a warm-up, and draws at even distances.
+
+    Args:
+        draws: draws from each chain.
+        warmup: iterations before the first one, in which the sampler is tuned.
+        chains: C.
+        thin: iterations from one draw to the next.
+    """
+
+    draws: int = 1000
+    warmup: int = 1000
+    chains: int = 4
+    thin: int = 1
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        for name in ("draws", "chains", "thin"):
+            check_at_least(name, getattr(self, name), 1)
+        check_at_least("warmup", self.warmup, 0)
+
+    @property
+    def members(self) -> int:
+        return self.chains
+
+    def steps(self, batches: int) -> int:
+        return self.warmup + self.draws * self.thin
+
+    def is_draw(self, step: int, total: int) -> bool:
+        return step >= self.warmup and (step - self.warmup + 1) % self.thin == 0
+
+    def attempt(self, target: Target, state: StateT, batch: Batch, tick: Tick) -> None:
+        """One gradient: a whole step may have a thousand of them."""
+        variables = self.current(state)
+        density = LogDensity(target, batch, variables)
+        with torch.no_grad():
+            density.value_and_gradient(density.flat(variables.params))
+
+    def from_draws(self, target: Target, state: StateT, states: SampledStates) -> Chains:
+        chain, record = Chains.numbered(states.variables, self.chains), Record(notes=self.notes(states))
+        return Chains(target.model, states.variables, chain, states.statistics, record=record)
+
+    @abstractmethod
+    def notes(self, states: SampledStates) -> tuple[str, ...]:
+        """What went wrong after warm-up, in sentences."""
 
 
 @dataclass(frozen=True)
 class HamiltonianState:
-    """Where the chains are, and what warm-up has learnt.
+    """Where the chains are, and what warm-up has learned."""
 
-    Attributes:
-        variables: weights, (C, *shape) each.
-        log_joint: log density there, (C,).
-        gradient: of the log density, (C, P).
-        adaptation: step size and metric.
-        extra: what a sampler learns beside these.
-    """
+    variables: Variables  # weights, (C, *shape) each
+    log_joint: Tensor  # log density there, (C,)
+    gradient: Tensor  # of the log density, (C, P)
+    adaptation: Adaptation  # step size and metric
+    extra: Any  # what a sampler learns beside these
 
-    variables: Variables
-    log_joint: Tensor
-    gradient: Tensor
-    adaptation: Adaptation
-    extra: Any
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A proposal of each chain: where a trajectory ends."""
+
+    end: ChainState  # its last state
+    velocity: Tensor  # there, by white positions, (C, P)
+    start_energy: Tensor  # H where it began, (C,)
+    energy: Tensor  # H at its end, (C,)
+
+    @cached_property
+    def error(self) -> Tensor:
+        """H' - H, (C,): zero for exact motion; infinite where it is no number."""
+        error = self.energy - self.start_energy
+        return torch.where(error.isnan(), torch.inf, error)
+
+    @property
+    def acceptance(self) -> Tensor:
+        """min(1, exp(H - H')), (C,): the probability with which the proposal is accepted."""
+        return torch.exp(-self.error).clamp_max(1.0)
+
+    @property
+    def diverging(self) -> Tensor:
+        """Whether the energy rose by far too much, (C,)."""
+        return self.error > DIVERGENCE
+
+
+def hamiltonian_trajectory(
+    density: ValueAndGradient, start: ChainState, momentum: Tensor, step: float, metric: Metric, count: int
+) -> Trajectory:
+    """`count` leapfrog steps: H = -log p(q) + |r|^2 / 2."""
+    end, after = leapfrog(density, start, momentum, step, metric, count)
+    return Trajectory(end, after, start.energy(momentum), end.energy(after))
 
 
 @dataclass(frozen=True)
 class Moved:
-    """One iteration of all chains.
+    """One iteration of all chains."""
 
-    Attributes:
-        place: where they are now.
-        acceptance: mean probability of acceptance along the trajectory, (C,).
-        diverging: whether the energy ran away, (C,).
-        energy: H at the end, with the momentum there, (C,).
-        steps: leapfrog steps taken, (C,).
-        depth: of the tree, (C,); None where there is no tree.
-    """
-
-    place: Place
-    acceptance: Tensor
-    diverging: Tensor
-    energy: Tensor
-    steps: Tensor
-    depth: Tensor | None = None
+    chains: ChainState  # where they are now
+    acceptance: Tensor  # mean probability of acceptance along the trajectory, (C,)
+    diverging: Tensor  # whether the energy ran away, (C,)
+    energy: Tensor  # H at the end, with the momentum there, (C,)
+    steps: Tensor  # leapfrog steps taken, (C,)
+    depth: Tensor | None = None  # of the tree, (C,); None where there is no tree
 
     def info(self, step: float) -> Info:
         """What a person may want to know, by ArviZ's names."""
-        kind = self.place.log_density
+        kind = self.chains.log_density
         info = {
             "acceptance_rate": self.acceptance,
             "diverging": self.diverging.to(kind),
@@ -80,14 +145,14 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class HamiltonianSampler(WholeDataSampler):
+class HamiltonianSampler(WholeDataSampler[HamiltonianState]):
     """Chains that follow the gradient of the log posterior, as one tensor axis.
 
     Args:
-        draws: kept states of each chain.
-        warmup: iterations before the first one, in which step size and metric are learnt.
+        draws: draws from each chain.
+        warmup: iterations before the first one, in which step size and metric are learned.
         chains: C.
-        thin: iterations from one kept state to the next.
+        thin: iterations from one draw to the next.
         target_acceptance: what the step size is tuned to; more of it means shorter steps and fewer divergences.
         dense: learn all covariances of the weights instead of their variances alone.
     """
@@ -102,36 +167,46 @@ class HamiltonianSampler(WholeDataSampler):
 
     @abstractmethod
     def move(
-        self, density: Density, place: Place, state: HamiltonianState, generator: torch.Generator, iteration: int
+        self, density: LogDensity, chains: ChainState, state: HamiltonianState, rng: torch.Generator, iteration: int
     ) -> tuple[Moved, Any]:
-        """One iteration of all chains, and the sampler's own `extra` after it."""
+        """One iteration of all chains, and `extra` after it."""
 
-    def first_extra(self) -> Any:
-        """The sampler's own part of the state before the first iteration."""
+    def first_extra(self, size: int) -> Any:
+        """What this sampler learns beside step size and metric, before the first iteration, with so many weights."""
         return ()
 
-    def init(self, target: Target, variables: Variables, noise: Stream) -> HamiltonianState:
+    def velocity(self, noise: Tensor) -> Tensor:
+        """A fresh velocity of every chain by its white position, from standard normal numbers, (C, P)."""
+        return noise
+
+    def trajectory(
+        self, density: ValueAndGradient, start: ChainState, velocity: Tensor, step: float, metric: Metric, count: int
+    ) -> Trajectory:
+        """`count` steps of all chains, as a proposal."""
+        return hamiltonian_trajectory(density, start, velocity, step, metric, count)
+
+    def init(self, target: Target, variables: Variables, rng: Stream) -> HamiltonianState:
         flat = ravel(variables.params)
         unknown = torch.zeros_like(flat)  # the first step sees the data, and fills it in
         adaptation = Adaptation.fresh(flat, dense=self.dense)
-        return HamiltonianState(variables, unknown[:, 0], unknown, adaptation, self.first_extra())
+        return HamiltonianState(variables, unknown[:, 0], unknown, adaptation, self.first_extra(flat.shape[1]))
 
     def step(self, target: Target, state: HamiltonianState, batch: Batch, tick: Tick) -> tuple[HamiltonianState, Info]:
-        density = Density(target, batch, state.variables)
-        position, wished = density.flat(state.variables.params), self.target_acceptance
+        density = LogDensity(target, batch, state.variables)
+        position, target_acceptance = density.flat(state.variables.params), self.target_acceptance
         windows = stan_windows(self.warmup)
         with torch.no_grad():
-            place = Place(position, state.log_joint, state.gradient)
+            chains = ChainState(position, state.log_joint, state.gradient)
             if tick.step == 0:
-                place = Place.at(position, density.with_gradient)
-            trial = _trial(density.with_gradient, place, tick.noise.child("trial"))
-            state = replace(state, adaptation=state.adaptation.begun(tick.step, windows, trial, wished))
-            generator = tick.noise.generator(position.device)
-            moved, extra = self.move(density, place, state, generator, tick.step)
+                chains = ChainState.at(position, density.value_and_gradient)
+            trial = self._trial(density.value_and_gradient, chains, tick.rng.child("trial"))
+            state = replace(state, adaptation=state.adaptation.begun(tick.step, windows, trial, target_acceptance))
+            generator = tick.rng.generator(position.device)
+            moved, extra = self.move(density, chains, state, generator, tick.step)
             adaptation = state.adaptation
-            after = moved.place
+            after = moved.chains
             if tick.step < self.warmup:
-                adaptation = adaptation.updated(tick.step, windows, after.position, moved.acceptance, wished)
+                adaptation = adaptation.updated(tick.step, windows, after.position, moved.acceptance, target_acceptance)
             log_likelihood = density.log_likelihood(after.position, after.log_density)
         variables = density.named(after.position)
         following = HamiltonianState(variables, after.log_density, after.gradient, adaptation, extra)
@@ -140,14 +215,8 @@ class HamiltonianSampler(WholeDataSampler):
     def current(self, state: HamiltonianState) -> Variables:
         return state.variables
 
-    def collected(self, target: Target, state: HamiltonianState, kept: Kept) -> Chains:
-        record = Record(notes=self.notes(kept))
-        chain = Chains.numbered(kept.variables, self.chains)
-        return Chains(target.model, kept.variables, chain, kept.statistics, record=record)
-
-    def notes(self, kept: Kept) -> tuple[str, ...]:
-        """What went wrong after warm-up, in sentences."""
-        diverging = kept.statistics.get("diverging")
+    def notes(self, states: SampledStates) -> tuple[str, ...]:
+        diverging = states.statistics.get("diverging")
         bad = 0 if diverging is None else int((diverging > 0).sum())
         if diverging is None or bad == 0:
             return ()
@@ -158,25 +227,16 @@ class HamiltonianSampler(WholeDataSampler):
             "warmup, or take a narrower prior",
         )
 
+    def _trial(self, density: ValueAndGradient, chains: ChainState, rng: Stream) -> Any:
+        """The acceptance of one step from here, for the search of a first step size."""
+
+        def acceptance(step: float, metric: Metric) -> float:
+            shape, dtype, device = chains.position.shape, chains.position.dtype, chains.position.device
+            velocity = self.velocity(rng.normal(*shape, dtype=dtype, device=device))
+            return float(self.trajectory(density, chains, velocity, step, metric, 1).acceptance.mean())
+
+        return acceptance
+
 
 def _closer_to_one(rate: float) -> float:
     return round(1.0 - 0.4 * (1.0 - rate), 3)
-
-
-def _trial(density: WithGradient, place: Place, noise: Stream) -> Any:
-    """The acceptance of one leapfrog step from here, for the search of a first step size."""
-
-    def acceptance(step: float, metric: Metric) -> float:
-        shape, dtype, device = place.position.shape, place.position.dtype, place.position.device
-        momentum = noise.normal(*shape, dtype=dtype, device=device)
-        end, after = leapfrog(density, place, momentum, step, metric)
-        return float(acceptance_of(place.energy(momentum), end.energy(after))[0].mean())
-
-    return acceptance
-
-
-def acceptance_of(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
-    """min(1, exp(H - H')) of each chain, and whether it diverged: H' rose by far too much, or is no number."""
-    error = after - before
-    error = torch.where(error.isnan(), torch.inf, error)
-    return torch.exp(-error).clamp_max(1.0), error > DIVERGENCE

@@ -2,26 +2,26 @@
 
 from credo.methods.vi.bayes_by_backprop import BayesByBackprop
 from credo.methods.vi.black_box import BlackBoxVI
-from credo.methods.vi.estimators import Estimator
+from credo.methods.vi.estimators import Estimator, Reparameterization
 from credo.methods.vi.flipout import Flipout
+from credo.methods.vi.initializers import ConstantInit, Initializer, NormalInit, UniformInit
 from credo.methods.vi.local import LocalReparameterization
-from credo.methods.vi.reparameterization import Reparameterization
-from credo.methods.vi.starts import At, Between, Scattered, Start
-from credo.methods.vi.weighting import BatchWeights, EvenWeights, GeometricWeights, WarmUp
+from credo.methods.vi.objective import BatchWeights, EvenWeights, GeometricWeights, WarmUp, elbo
 
 __all__ = [
-    "At",
     "BatchWeights",
     "BayesByBackprop",
-    "Between",
     "BlackBoxVI",
+    "ConstantInit",
     "Estimator",
     "EvenWeights",
     "Flipout",
     "GeometricWeights",
+    "Initializer",
     "LocalReparameterization",
+    "NormalInit",
     "Reparameterization",
-    "Scattered",
-    "Start",
+    "UniformInit",
     "WarmUp",
+    "elbo",
 ]

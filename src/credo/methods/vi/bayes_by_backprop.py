@@ -1,23 +1,21 @@
-"""Bayes by Backprop: a factorised normal over the weights, fitted by gradients that pass through its draws."""
+"""Bayes by Backprop: a factorized normal over the weights, fitted by gradients that pass through its draws."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from credo.core.optimizers import Constant, Schedule
 from credo.core.rng import Stream
+from credo.core.trees import Params
 from credo.methods.base import Info, Tick
-from credo.methods.vi.divergence import attraction
-from credo.methods.vi.estimators import Estimator
-from credo.methods.vi.factors import Factors
+from credo.methods.vi.estimators import Estimator, Reparameterization
 from credo.methods.vi.flipout import Flipout
 from credo.methods.vi.local import LocalReparameterization
-from credo.methods.vi.mean_field import Gradient, MeanField, VariationalState
-from credo.methods.vi.reparameterization import Reparameterization
-from credo.methods.vi.weighting import BatchWeights, EvenWeights
+from credo.methods.vi.mean_field import MeanField, MeanFieldNormal, VariationalState
+from credo.methods.vi.objective import BatchWeights, EvenWeights, elbo
 from credo.model import Batch, Model, Target
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -41,32 +39,34 @@ class BayesByBackprop(MeanField):
 
     Args:
         epochs: passes over the data.
-        learning_rate: step size of the optimiser.
+        learning_rate: step size of the optimizer.
         batch_size: examples per step; None for all of them.
         samples: draws per step.
         initial_scale: standard deviation of every weight before the first step.
         optimizer: the update rule.
         schedule: how the learning rate changes in the course of the run.
-        initial_mean: None keeps the network's own first weights, or those that `fit(start=...)` gives.
-        initial_rho: instead of `initial_scale`, for a range of first values.
+        initial_mean: None keeps the network's own initial weights, or those that `fit(start=...)` gives.
+        initial_rho: instead of `initial_scale`, for a range of initial values.
         bayesian: patterns of the names of the parameters that get a distribution, as in file names ("*weight",
             "layers.4.*"); the others are points.
         estimator: of the gradient: `Reparameterization()` for any module, `LocalReparameterization()` or `Flipout()`
             for less variance in linear and convolutional layers; or their names reparameterization, local, flipout.
-        prior_of_points: whether points feel their prior (as in MAP) or not (as in maximum likelihood).
+        prior_of_points: whether the prior acts on points (as in MAP) or not (as in maximum likelihood).
         batch_weights: the share of the KL that each minibatch of an epoch bears.
         annealing: what the KL is multiplied by in the course of the run, for example `WarmUp()`.
 
-    Example:
+    Examples:
         >>> import torch, credo
         >>> x = torch.linspace(-1, 1, 20)[:, None]
         >>> method = BayesByBackprop(epochs=5, estimator="local")
         >>> posterior = credo.fit(credo.nets.MLP(1, 1), (x, x.sin()), method)
         >>> sorted(posterior.history[-1])
-        ['epoch', 'kl', 'log_likelihood', 'seconds']
+        ['epoch', 'kl', 'log_likelihood', 'loss', 'seconds']
 
     Reference: C. Blundell et al., "Weight uncertainty in neural networks", 2015, https://arxiv.org/abs/1505.05424
     """
+
+    graph_safe: ClassVar[bool] = True
 
     estimator: Estimator | str = Reparameterization()
     prior_of_points: bool = True
@@ -78,30 +78,30 @@ class BayesByBackprop(MeanField):
         super().__post_init__()
 
     def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
-        model, told = super().prepare(model, x)
+        model, notes = super().prepare(model, x)
         network = model.network
         uncertain = self.uncertain(network.layout)
-        return model, (*told, *_resolved(self.estimator).notes(network, network.given().to(x.device), x, uncertain))
+        return model, (*notes, *_resolved(self.estimator).notes(network, network.given().to(x.device), x, uncertain))
 
-    def gradient(self, target: Target, state: VariationalState, batch: Batch, tick: Tick) -> Gradient:
-        q = Factors(state.means, state.rhos, state.buffers)
-        estimator = _resolved(self.estimator)
-        results = [estimator.log_likelihood(target, q, batch, tick.noise.child(s)) for s in range(self.samples)]
-        # all is divided by the number of data, so that a learning rate means the same for any N
-        log_likelihood = _mean([each.mean(1) for each, _ in results])  # (M,)
-        drawn = [weights for _, weights in results]
-        prior = attraction(target, q, drawn, tick.noise.child("prior"), of_points=self.prior_of_points)
-        weight = torch.as_tensor(tick.value(self._kl_weight)).to(log_likelihood) / target.size
-        bound = log_likelihood.sum()
-        if prior.expected_log_prior is not None:
-            bound = bound + (weight * prior.expected_log_prior).sum()
-        of_mean, of_rho = q.gradients(target.temper(-bound), prior.pull, weight, target.temperature)
-        return Gradient(of_mean, of_rho, {"log_likelihood": log_likelihood.detach()})
+    def objective(
+        self, target: Target, q: MeanFieldNormal, batch: Batch, tick: Tick, memory: Params
+    ) -> tuple[Tensor, Info, Params]:
+        bound, log_likelihood = elbo(
+            target,
+            q,
+            _resolved(self.estimator),
+            batch,
+            tick.rng,
+            samples=self.samples,
+            kl_weight=tick.scheduled(self._kl_weight),
+            prior_of_points=self.prior_of_points,
+        )
+        return bound, {"log_likelihood": log_likelihood.detach() / target.size}, memory
 
-    def summary(self, target: Target, state: VariationalState, noise: Stream) -> Info:
+    def summary(self, target: Target, state: VariationalState, rng: Stream) -> Info:
         """KL(q || prior) per example at the end of an epoch: no step needs its value."""
         posterior = self.posterior(target, state)
-        kl = posterior.kl(self.samples, seed=noise.key())
+        kl = posterior.kl(self.samples, seed=rng.key())
         if not self.prior_of_points:
             points = {
                 name: w for name, w in state.mean.params.items() if name in target.layout and name not in state.rho
@@ -113,10 +113,6 @@ class BayesByBackprop(MeanField):
         """1 for even shares and no annealing."""
         batches = max(1, tick.total // self.epochs)
         return batches * self.batch_weights.share(tick.step % batches, batches) * self.annealing.factor(tick.fraction)
-
-
-def _mean(values: list[Tensor]) -> Tensor:
-    return values[0] if len(values) == 1 else torch.stack(values).mean(0)
 
 
 def _resolved(estimator: Estimator | str) -> Estimator:

@@ -3,32 +3,36 @@
 grad E_q[f(z)] = E_q[ f(z) grad log q(z) ],   f(z) = log p(z, data) - log q(z)
 
 Only values of the log joint are needed. The price is variance, which three devices bring down without a bias:
-Rao-Blackwellisation leaves out of each factor's signal what does not depend on it; a control variate subtracts a
+Rao-Blackwellization leaves out of each factor's signal what does not depend on it; a control variate subtracts a
 multiple of the score, whose expectation is zero; a baseline subtracts what earlier steps led to expect.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Params
+
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Family(ABC):
     """Distributions q(z) = prod_f q_f(z_f) with parameters that are tensors.
 
     The axes F of the factors stand in front in every parameter (*F, ...) and come after the draws elsewhere. A q that
-    does not factorise has no such axes.
+    does not factorize has no such axes.
     """
 
     @abstractmethod
-    def sample(self, params: Params, count: int, noise: Stream) -> Tensor:
+    def sample(self, params: Params, count: int, rng: Stream) -> Tensor:
         """`count` draws z, (S, ...)."""
 
     @abstractmethod
@@ -37,10 +41,42 @@ class Family(ABC):
 
     def scores(self, params: Params, z: Tensor) -> Params:
         """grad log q_f(z_f) of every draw, (S, *F, ...) for each parameter."""
-        spread = {name: p.detach().expand(len(z), *p.shape).clone().requires_grad_() for name, p in params.items()}
+        leaves = {name: p.detach().expand(len(z), *p.shape).clone().requires_grad_() for name, p in params.items()}
         with torch.enable_grad():
-            total = self.log_prob(spread, z).sum()
-        return dict(zip(spread, torch.autograd.grad(total, list(spread.values())), strict=True))
+            total = self.log_prob(leaves, z).sum()
+        return dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))
+
+
+@dataclass(frozen=True)
+class NormalFamily(Family):
+    """q_f = N(mean_f, softplus(rho_f)^2), with parameters `mean` and `rho` of the same shape."""
+
+    def sample(self, params: Params, count: int, rng: Stream) -> Tensor:
+        mean = params["mean"]
+        standard = rng.normal(count, *mean.shape, dtype=mean.dtype, device=mean.device)
+        return torch.addcmul(mean, F.softplus(params["rho"]), standard)
+
+    def log_prob(self, params: Params, z: Tensor) -> Tensor:
+        scale = F.softplus(params["rho"])
+        return -0.5 * ((z - params["mean"]) / scale).square() - scale.log() - HALF_LOG_2PI
+
+    def scores(self, params: Params, z: Tensor) -> Params:
+        """In closed form: (z - mean) / scale^2, and ((z - mean)^2 / scale^2 - 1) / scale * sigmoid(rho)."""
+        scale = F.softplus(params["rho"])
+        standard = (z - params["mean"]) / scale
+        return {"mean": standard / scale, "rho": (standard.square() - 1.0) / scale * torch.sigmoid(params["rho"])}
+
+
+@dataclass(frozen=True)
+class BernoulliFamily(Family):
+    """q_f(1) = sigmoid(logit_f), with the parameter `logit`."""
+
+    def sample(self, params: Params, count: int, rng: Stream) -> Tensor:
+        probs = torch.sigmoid(params["logit"]).expand(count, *params["logit"].shape)
+        return torch.bernoulli(probs, generator=rng.generator(probs.device))
+
+    def log_prob(self, params: Params, z: Tensor) -> Tensor:
+        return -F.softplus(torch.where(z > 0.5, -1.0, 1.0) * params["logit"])
 
 
 @dataclass(frozen=True)
@@ -65,12 +101,12 @@ def signal(log_joint: LogJoint, log_q: Tensor, *, rao_blackwell: bool, axes: int
         rao_blackwell: leave out the terms of other factors, whose product with this factor's score averages to zero.
         axes: how many axes at the end of F belong to one q; None for all of them.
     """
-    own = log_joint.factors - log_q
+    each = log_joint.factors - log_q
     if not rao_blackwell:
         count = log_q.ndim - 1 if axes is None else axes
-        own = own.sum(tuple(range(log_q.ndim - count, log_q.ndim)), keepdim=True) if count else own
+        each = each.sum(tuple(range(log_q.ndim - count, log_q.ndim)), keepdim=True) if count else each
     shared = log_joint.shared
-    return shared.reshape(*shared.shape, *([1] * (log_q.ndim - shared.ndim))) + own
+    return shared.reshape(*shared.shape, *([1] * (log_q.ndim - shared.ndim))) + each
 
 
 def score_gradient(scores: Params, f: Tensor, baseline: Tensor | float = 0.0, *, control_variate: bool) -> Params:
@@ -88,8 +124,8 @@ def score_gradient(scores: Params, f: Tensor, baseline: Tensor | float = 0.0, *,
     Reference: R. Ranganath, S. Gerrish, D. Blei, "Black box variational inference", 2014, eq. 8-9,
         https://arxiv.org/abs/1401.0118
     """
-    centred = f - baseline
-    return {name: _averaged(score, centred, control_variate and len(score) > 1) for name, score in scores.items()}
+    centered = f - baseline
+    return {name: _averaged(score, centered, control_variate and len(score) > 1) for name, score in scores.items()}
 
 
 def _averaged(score: Tensor, f: Tensor, control_variate: bool) -> Tensor:
@@ -107,7 +143,7 @@ def bound_gradient(
     params: Params,
     log_joint: Callable[[Tensor], LogJoint],
     samples: int,
-    noise: Stream,
+    rng: Stream,
     *,
     baseline: Tensor | float = 0.0,
     rao_blackwell: bool = True,
@@ -120,12 +156,12 @@ def bound_gradient(
         params: where it stands.
         log_joint: its values at draws (S, ...); it is never differentiated.
         samples: S.
-        noise: all the randomness there is.
+        rng: all the randomness there is.
         baseline: what the signal is expected to be; the mean of the returned signal serves the next step.
         rao_blackwell: see `signal`.
         control_variate: see `score_gradient`.
     """
     with torch.no_grad():
-        z = family.sample(params, samples, noise)
+        z = family.sample(params, samples, rng)
         f = signal(log_joint(z), family.log_prob(params, z), rao_blackwell=rao_blackwell)
     return score_gradient(family.scores(params, z), f, baseline, control_variate=control_variate), f

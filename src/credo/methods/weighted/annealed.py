@@ -13,13 +13,12 @@ from credo.core.checks import check_at_least, check_options, check_positive
 from credo.core.pareto import Smoothed, pareto_k
 from credo.core.rng import Stream
 from credo.core.trees import Variables, ravel
-from credo.methods.base import Info, Method, Tick
-from credo.methods.mcmc.density import refuse_running_statistics
-from credo.methods.mcmc.random_walk import Terrain, single
-from credo.methods.weighted.importance import weighed_draws, weightless
-from credo.methods.weighted.kernels import Hamiltonian, Kernel, Rung
-from credo.methods.weighted.prior import prior_draws
-from credo.model import Batch, Model, Target
+from credo.methods.base import Info, Tick
+from credo.methods.mcmc.log_density import WholeDataMethod
+from credo.methods.mcmc.metropolis import LogDensityTerms, to_float32
+from credo.methods.weighted.importance import prior_draws, weighed_draws, weightless
+from credo.methods.weighted.transitions import Hamiltonian, TemperedTarget, Transition
+from credo.model import Batch, Target
 from credo.posteriors import Posterior
 
 ADAPTATION = 0.2
@@ -28,72 +27,60 @@ ADAPTATION = 0.2
 
 @dataclass(frozen=True)
 class AnnealedState:
-    """Draws and pilots, (M, ...) each.
+    """Draws and pilots, (M, ...) each."""
 
-    Attributes:
-        variables: weights.
-        log_weights: log importance weights so far, (M,).
-        gap: log posterior over prior, up to the evidence, where the draws are, (M,).
-        power: beta, how far they have come from prior (0) to posterior (1), (M,), the same for all.
-        log_scale: log length of the kernel's steps, (M,), the same for all.
-    """
-
-    variables: Variables
-    log_weights: Tensor
-    gap: Tensor
-    power: Tensor
-    log_scale: Tensor
+    variables: Variables  # weights
+    log_weights: Tensor  # log importance weights so far, (M,)
+    log_ratio: Tensor  # log posterior over prior, up to the evidence, where the draws are, (M,)
+    power: Tensor  # beta, how far they have come from prior (0) to posterior (1), (M,), the same for all
+    log_scale: Tensor  # log length of the transition's steps, (M,), the same for all
 
 
 @dataclass(frozen=True)
-class AnnealedImportanceSampling(Method):
+class AnnealedImportanceSampling(WholeDataMethod[AnnealedState]):
     """Draws that start in the prior and are led to the posterior by raising the likelihood to growing powers.
 
     log w = sum_t (beta_t - beta_{t-1}) log p(data | w_{t-1})
     w_t from w_{t-1} by moves that leave p(w) p(data | w)^beta_t as it is
 
-    Their weights are unbiased for the evidence, p(data) = E[w], whatever the number of rungs; more rungs make them
-    equal. `posterior.log_evidence` has its value and standard error. Some further draws, the pilots, are used for
+    Their weights are unbiased for the evidence, p(data) = E[w], whatever the number of temperatures; more of them make
+    the weights equal. `posterior.log_evidence` has its value and standard error. Some further draws, the pilots, serve
     nothing but to choose the steps of the others, which so stay independent. The draws always start in the prior:
     `fit(start=...)` is of no use here. A run that is stopped early makes the rest of the way in one step, and says what
     that costs.
 
     Args:
         draws: S.
-        rungs: intermediate distributions; beta_t = (t / rungs)^power.
+        temperatures: number of intermediate distributions; beta_t = (t / temperatures)^power.
         power: how much of the work is done close to the prior, where the likelihood changes most.
-        kernel: the moves: `Hamiltonian(leapfrogs)`, or `RandomWalk(moves)` without gradients.
+        transition: the moves: `Hamiltonian(leapfrogs)`, or `RandomWalk(moves)` without gradients.
         pilots: draws that set the length of the steps and take no part in the result.
 
-    Example:
+    Examples:
         >>> import torch, credo
         >>> x = torch.linspace(-1, 1, 10)[:, None]
         >>> line = credo.Model(torch.nn.Linear(1, 1), credo.likelihoods.Gaussian(0.5), credo.priors.Normal(2.0))
-        >>> posterior = credo.fit(line, (x, x), AnnealedImportanceSampling(draws=50, rungs=50))
+        >>> posterior = credo.fit(line, (x, x), AnnealedImportanceSampling(draws=50, temperatures=50))
         >>> posterior.log_evidence.standard_error < 0.3
         True
 
     Reference: R. M. Neal, "Annealed importance sampling", 2001, https://arxiv.org/abs/physics/9803008
     """
 
-    whole_data: ClassVar[bool] = True
+    graph_safe: ClassVar[bool] = True
 
     draws: int = 100
-    rungs: int = 500
+    temperatures: int = 500
     power: float = 4.0
-    kernel: Kernel = Hamiltonian()
+    transition: Transition = Hamiltonian()
     pilots: int = 16
 
     def __post_init__(self) -> None:
         check_options(self)
         check_at_least("draws", self.draws, 2)
-        check_at_least("rungs", self.rungs, 1)
+        check_at_least("temperatures", self.temperatures, 1)
         check_at_least("pilots", self.pilots, 2)
         check_positive("power", self.power)
-
-    @property
-    def batch_size(self) -> None:  # type: ignore[override]
-        return None
 
     @property
     def members(self) -> int:
@@ -101,38 +88,36 @@ class AnnealedImportanceSampling(Method):
         return self.pilots + self.draws
 
     def steps(self, batches: int) -> int:
-        return self.rungs
+        return self.temperatures
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
-        refuse_running_statistics(model, "AnnealedImportanceSampling")
-        return model, ()
-
-    def init(self, target: Target, variables: Variables, noise: Stream) -> AnnealedState:
-        drawn = prior_draws(target, variables, noise.child("prior"))
+    def init(self, target: Target, variables: Variables, rng: Stream) -> AnnealedState:
+        drawn = prior_draws(target, variables, rng.child("prior"))
         flat = ravel(drawn.params)
         zeros = torch.zeros(len(flat), dtype=torch.float64, device=flat.device)
-        log_scale = math.log(self.kernel.first_scale(flat.shape[1]))
+        log_scale = math.log(self.transition.first_scale(flat.shape[1]))
         return AnnealedState(drawn, zeros, zeros.clone(), zeros.clone(), torch.full_like(zeros, log_scale))
 
     def step(self, target: Target, state: AnnealedState, batch: Batch, tick: Tick) -> tuple[AnnealedState, Info]:
-        terrain = Terrain(target, batch, state.variables)
-        place, rung = terrain.here(), Rung(terrain, tick.value(self._ladder))
-        log_weights = state.log_weights + (rung.power - state.power) * weightless(rung.gap(place))
-        generator = tick.noise.child("moves").generator(place.flat.device)
-        spread = place.flat[: self.pilots].std(0).clamp_min(1e-12)
-        place, probability = self.kernel.move(rung, place, state.log_scale[0].exp(), spread, generator)
-        astray = probability[: self.pilots].mean() - self.kernel.acceptance
-        gap, power = weightless(rung.gap(place)), rung.power + torch.zeros_like(state.power)
-        after = AnnealedState(terrain.named(place.flat), log_weights, gap, power, state.log_scale + ADAPTATION * astray)
+        terms = LogDensityTerms(target, batch, state.variables)
+        particles, tempered = terms.here(), TemperedTarget(terms, tick.scheduled(self._ladder))
+        log_weights = state.log_weights + (tempered.power - state.power) * weightless(tempered.log_ratio(particles))
+        generator = tick.rng.child("moves").generator(particles.position.device)
+        spread = particles.position[: self.pilots].std(0).clamp_min(1e-12)
+        particles, probability = self.transition.move(tempered, particles, state.log_scale[0].exp(), spread, generator)
+        excess = probability[: self.pilots].mean() - self.transition.acceptance
+        log_ratio, power = weightless(tempered.log_ratio(particles)), tempered.power + torch.zeros_like(state.power)
+        after = AnnealedState(
+            terms.named(particles.position), log_weights, log_ratio, power, state.log_scale + ADAPTATION * excess
+        )
         info = {"acceptance_rate": probability, "power": power}
-        return after, info | {"log_likelihood": weightless(place.log_likelihood) / target.size}
+        return after, info | {"log_likelihood": weightless(particles.log_likelihood) / target.size}
 
     def _ladder(self, tick: Tick) -> float:
-        return single(((tick.step + 1) / tick.total) ** self.power)
+        return to_float32(((tick.step + 1) / tick.total) ** self.power)
 
     def current(self, state: AnnealedState) -> Variables:
         return state.variables.take(torch.arange(self.pilots, self.members))
 
     def posterior(self, target: Target, state: AnnealedState) -> Posterior:
-        weights = (state.log_weights + (1.0 - state.power) * state.gap)[self.pilots :].cpu()
+        weights = (state.log_weights + (1.0 - state.power) * state.log_ratio)[self.pilots :].cpu()
         return weighed_draws(target.model, self.current(state), Smoothed(weights, pareto_k(weights)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,12 +15,11 @@ from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
 from credo.core.trees import Params, Variables
-from credo.methods.base import Info, Kept, Sampler, Tick
-from credo.methods.mcmc.density import refuse_running_statistics
-from credo.methods.mcmc.random_walk import full_log_likelihood
-from credo.methods.weighted.prior import prior_draws
-from credo.model import Batch, Model, Target
-from credo.posteriors import DiagonalGaussian, Functions, Posterior, Weighted
+from credo.methods.base import Info, SampledStates, Sampler, Tick
+from credo.methods.mcmc.log_density import WholeDataMethod
+from credo.methods.mcmc.metropolis import full_log_likelihood
+from credo.model import LIKELIHOOD_PREFIX, Batch, Model, Target, likelihood_params
+from credo.posteriors import DiagonalGaussian, NetworkFunctions, Posterior, Weighted
 
 LOG_WEIGHT = "log_weight"
 NOTHING = -1e30
@@ -31,14 +30,14 @@ NOTHING = -1e30
 class Proposal(Protocol):
     """What can be proposed from: a posterior that can tell the density of weights."""
 
-    def draw(self, count: int | None = None, seed: int = 0) -> Functions:
+    def draw(self, count: int | None = None, seed: int = 0) -> NetworkFunctions:
         """`count` drawn functions."""
 
     def log_prob(self, params: Params) -> Tensor:
         """Log density of S weights (S, *shape), (S,)."""
 
-    def point(self) -> Variables:
-        """The weights at their expectation, one per member."""
+    def members(self, count: int | None = None) -> Variables:
+        """Networks that stand for the components of the mixture."""
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors by name."""
@@ -53,7 +52,7 @@ class WeighingState:
 
 
 @dataclass(frozen=True)
-class ImportanceSampling(Sampler):
+class ImportanceSampling(WholeDataMethod[WeighingState], Sampler[WeighingState]):
     """Draws of a proposal q, weighted by the posterior over q.
 
     w_s = p(data, draw_s) / q(draw_s),   E[f] = sum_s w_s f_s / sum_s w_s,   p(data) = 1/S sum_s w_s
@@ -66,10 +65,10 @@ class ImportanceSampling(Sampler):
         proposal: a posterior that can tell its density, such as the result of `BayesByBackprop`; None for the prior,
             which serves for a handful of weights at most.
         draws: S, at least; a few more where steps of equal size need them.
-        lanes: draws that are computed side by side in one step: what memory allows.
+        draws_per_step: draws that are computed side by side: what memory allows.
         smoothing: whether the largest weights are smoothed.
 
-    Example:
+    Examples:
         >>> import torch, credo
         >>> x = torch.linspace(-1, 1, 5)[:, None]
         >>> line = credo.Model(torch.nn.Linear(1, 1), credo.likelihoods.Gaussian(1.0), credo.priors.Normal(1.0))
@@ -81,12 +80,9 @@ class ImportanceSampling(Sampler):
         https://arxiv.org/abs/1507.02646
     """
 
-    whole_data: ClassVar[bool] = True
-    recordable: ClassVar[bool] = False
-
     proposal: Proposal | None = field(default=None, compare=False)
     draws: int = 1000
-    lanes: int = 100
+    draws_per_step: int = 100
     smoothing: bool = True
     fingerprint: str | None = field(default=None, init=False)
     """Stands for the proposal where methods are compared and recorded."""
@@ -97,48 +93,40 @@ class ImportanceSampling(Sampler):
             _check_density(proposal)
         check_options(self, proposal="the result of BayesByBackprop")
         check_at_least("draws", self.draws, 1)
-        check_at_least("lanes", self.lanes, 1)
+        check_at_least("draws_per_step", self.draws_per_step, 1)
         if self.proposal is not None:
             object.__setattr__(self, "fingerprint", fingerprint(self.proposal.tensors()))
 
     @property
-    def follows_slopes(self) -> bool:
+    def needs_gradient(self) -> bool:
         return False
-
-    @property
-    def batch_size(self) -> None:  # type: ignore[override]
-        return None
 
     @property
     def members(self) -> int:
         """Draws of one step; those of a mixture are dealt to its members in turn, so each gets equally many."""
-        parts = 1 if self.proposal is None else self.proposal.point().members
+        parts = 1 if self.proposal is None else self.proposal.members().members
         each = -(-self.draws // self.steps(1))
         return -(-each // parts) * parts
 
     def steps(self, batches: int) -> int:
-        return -(-self.draws // self.lanes)
+        return -(-self.draws // self.draws_per_step)
 
-    def keeps(self, step: int, total: int) -> bool:
+    def is_draw(self, step: int, total: int) -> bool:
         return True
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
-        refuse_running_statistics(model, "ImportanceSampling")
-        return model, ()
-
-    def init(self, target: Target, variables: Variables, noise: Stream) -> WeighingState:
+    def init(self, target: Target, variables: Variables, rng: Stream) -> WeighingState:
         if self.proposal is not None:
-            _check_fit(self.proposal.point(), variables)
+            _check_fit(self.proposal.members(), variables)
         zeros = torch.zeros(variables.members, dtype=torch.float64, device=variables.device)
         return WeighingState(variables, zeros)
 
     @torch.no_grad()
     def step(self, target: Target, state: WeighingState, batch: Batch, tick: Tick) -> tuple[WeighingState, Info]:
-        noise = tick.noise.child("proposal")
+        rng = tick.rng.child("proposal")
         if self.proposal is not None:
-            variables, log_q = _proposed(self.proposal, state.variables, noise)
+            variables, log_q = _proposed(self.proposal, state.variables, rng)
         else:
-            variables = prior_draws(target, state.variables, noise)
+            variables = prior_draws(target, state.variables, rng)
             log_q = target.log_prior(variables.params)
         log_likelihood = full_log_likelihood(target, variables, batch)
         log_joint = target.temper(log_likelihood + target.log_prior(variables.params).double())
@@ -149,15 +137,15 @@ class ImportanceSampling(Sampler):
     def current(self, state: WeighingState) -> Variables:
         return state.variables
 
-    def collected(self, target: Target, state: WeighingState, kept: Kept) -> Posterior:
-        raw = kept.statistics[LOG_WEIGHT].reshape(-1) if kept.statistics else state.log_weights
+    def from_draws(self, target: Target, state: WeighingState, states: SampledStates) -> Posterior:
+        raw = states.statistics[LOG_WEIGHT].reshape(-1) if states.statistics else state.log_weights
         weighed = smoothed(raw) if self.smoothing else Smoothed(raw.double().cpu(), pareto_k(raw))
-        return weighed_draws(target.model, kept.variables, weighed)
+        return weighed_draws(target.model, states.variables, weighed)
 
 
-def _proposed(proposal: Proposal, like: Variables, noise: Stream) -> tuple[Variables, Tensor]:
+def _proposed(proposal: Proposal, like: Variables, rng: Stream) -> tuple[Variables, Tensor]:
     """Draws of the proposal, as many as there are members, and their log density."""
-    drawn = proposal.draw(like.members, noise.key()).variables.params
+    drawn = proposal.draw(like.members, rng.key()).variables.params
     params = {name: drawn[name].to(w) for name, w in like.params.items()}
     return Variables(params, like.buffers), proposal.log_prob(drawn)
 
@@ -201,3 +189,21 @@ def _check_fit(proposal: Variables, variables: Variables) -> None:
         raise ValueError(
             "the proposal's parameters are not those of the model: fit both with the same network and likelihood"
         )
+
+
+def prior_draws(target: Target, variables: Variables, rng: Stream) -> Variables:
+    """As many draws from the prior as there are members, with their buffers."""
+    model, members = target.model, variables.members
+    weights = model.prior.sample(model.network.layout, members, rng.child("weights"))
+    learned = likelihood_params(variables.params)
+    outputs = next(iter(learned.values())).shape[1] if learned else 0
+    drawn = model.likelihood.draw_parameters(outputs, members, rng.child("likelihood").generator()) if learned else {}
+    missing = [name for name in learned if name not in drawn]
+    if missing:
+        raise ValueError(
+            f"the likelihood {type(model.likelihood).__name__} cannot draw its own {missing[0]!r} from the prior: give "
+            "it a method draw_parameters, or give a proposal"
+        )
+    found = {**weights, **{LIKELIHOOD_PREFIX + name: t for name, t in drawn.items()}}
+    params = {name: found[name].to(w) for name, w in variables.params.items()}
+    return Variables(params, variables.buffers)

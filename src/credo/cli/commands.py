@@ -1,0 +1,314 @@
+"""What can be typed after `credo`: arguments, options and help.
+
+Nothing heavy is imported here, so that help, `--version` and completion are quick: the module of a command, which has a
+function of the same arguments, is loaded when the command runs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from credo.data import Task
+
+METHODS = ("ensemble", "map", "dropout", "vi")
+"""Methods of `credo fit`."""
+COMPARED = ("map", "ensemble", "vi", "dropout", "concrete", "sgld", "sghmc", "mclmc", "metropolis", "importance")
+"""Methods of `credo compare`."""
+PROBLEMS = ("sine", "moons")
+"""Problems of `credo compare`."""
+IN_SCIKIT_LEARN = ("diabetes", "wine", "breast-cancer", "digits")
+GENERATED = ("sine", "gap", "varying-noise", "two-moons", "blobs")
+IN_FILES = ("mnist", "fashion-mnist", "notmnist", "mushroom")
+UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power-plant", "protein", "wine-quality-red", "yacht")
+DATA_SETS = (*IN_SCIKIT_LEARN, *GENERATED, *IN_FILES, *(f"uci-{name}" for name in UCI))
+"""Data sets of `credo data`."""
+STDOUT = Path("-")
+"""What a user writes for the standard output."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and JSON).")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
+Run = Annotated[Path, typer.Argument(help="The folder that `credo fit` wrote.")]
+
+
+def experiments() -> list[str]:
+    """The experiments there are, by their folders."""
+    folders = files("credo.experiments").iterdir()
+    return sorted(f.name.replace("_", "-") for f in folders if f.joinpath("claims.toml").is_file())
+
+
+def fit(
+    table: Annotated[Path, typer.Argument(help="A CSV file (any separator, gzipped or not) or a Parquet file.")],
+    target: Annotated[str, typer.Option("--target", "-t", help="Name of the column to predict.")],
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", "-m", help=f"{', '.join(METHODS)}; see: credo methods.", autocompletion=lambda: [*METHODS]
+        ),
+    ] = "ensemble",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run.")] = Path("run"),
+    task: Annotated[
+        Task | None,
+        typer.Option(
+            metavar="<task>",
+            help=f"{' or '.join(task.value for task in Task)}.",
+            show_default="decided by the target",
+        ),
+    ] = None,
+    test: Annotated[float, typer.Option(help="Part of the rows that is held out to judge the result.")] = 0.2,
+    seed: Seed = 0,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="<int>",
+            help="At most so many passes over the data; 30 % more, with a falling learning rate (cooling), follow "
+            "where they help. For vi: exactly so many.",
+            show_default="as many as help",
+        ),
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="A column not to learn from; may be repeated.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
+    json_wanted: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn from a table, and say how far the predictions can be trusted.
+
+    Finds out what the columns are, holds some rows out, trains a neural network with error bars, judges it by the
+    held-out rows, and writes a folder with the posterior and a report for people (report.html). Ctrl-C loses nothing:
+    the same command with --resume continues where it stopped, to the same numbers.
+
+    Exit code: 0 done, 1 it could not be done, 2 something in the command or the file must change, 130 interrupted.
+
+    Examples:
+
+        credo fit houses.csv --target price
+
+        credo fit patients.parquet -t outcome --drop name --out patients-run
+
+        credo fit wine.csv -t quality --task classification --json --quiet
+    """
+    _run("fit", **locals())
+
+
+def predict(
+    run: Run,
+    table: Annotated[Path, typer.Argument(help="A CSV or Parquet file with the columns of the training table.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write; - for the standard output.")] = STDOUT,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    risk: Annotated[float, typer.Option(help="Classes: part of mistakes among decided rows that you accept.")] = 0.05,
+    with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Write the columns of the table too.")] = False,
+    json_wanted: Annotated[bool, typer.Option("--json", help="Write JSON instead of CSV, one object per row.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and the predictions).")
+    ] = False,
+) -> None:
+    """Predict new rows with error bars, and flag those unlike the training data.
+
+    Numbers: mean, stddev, lower, upper, epistemic, aleatoric (variances that add up to stddev squared).
+
+    Classes: label, a probability for each class, epistemic, aleatoric (entropies in nats), and abstain, which says that
+    the model should not decide this row if at most --risk of its decisions may be wrong (this holds with a probability
+    of 90 %, and takes held-out rows: 45 for a risk of 0.05, 230 for 0.01).
+
+    Both: unfamiliar (a flag) and unfamiliarity (a score). The flag is set where the score is above 1, that is, where
+    the networks disagree more about this row than about 99 in 100 held-out rows (with n < 99 held-out rows, more than
+    about any of them, which happens to 1 in n + 1 ordinary rows), and where a cell is infinite, or is missing or cannot
+    be read in a column that was complete in training.
+
+    Exit code: 0 done, 1 it could not be done, 2 something in the command or the files must change.
+
+    Examples:
+
+        credo predict run new.csv -o predictions.csv
+
+        credo predict run new.csv --level 0.8 --with-inputs > predictions.csv
+
+        credo predict run new.csv --risk 0.01 --json | jq '.[] | select(.abstain)'
+    """
+    _run("predict", **locals())
+
+
+def report(run: Run, json_wanted: Json = False, quiet: Quiet = False) -> None:
+    """Write the report of a run again, and print a summary of it.
+
+    The page is one HTML file that needs nothing else. It is made from the numbers in the folder.
+
+    Examples:
+
+        credo report run
+
+        credo report run --json
+    """
+    _run("report", **locals())
+
+
+def methods(json_wanted: Json = False) -> None:
+    """What methods there are, what each costs and when to use it.
+
+    The first ones have a short name for `credo fit`; all of them are there in Python.
+
+    Examples:
+
+        credo methods
+    """
+    _run("methods", **locals())
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for all that is made.")] = Path("runs/demo"),
+    seed: Seed = 0,
+) -> None:
+    """Fit a real table, look at the report, predict new rows, one of them absurd, and draw the sine.
+
+    The table is scikit-learn's diabetes set: ten measurements of 442 patients, and how their disease progressed.
+
+    Examples:
+
+        credo demo --out runs/demo
+    """
+    _run("demo", **locals())
+
+
+def compare(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"Which problem: {', '.join(PROBLEMS)}, or a CSV file.", autocompletion=lambda: [*PROBLEMS]
+        ),
+    ],
+    target: Annotated[str | None, typer.Option("--target", "-t", help="Column to predict, for a file.")] = None,
+    methods: Annotated[
+        str, typer.Option(help=f"Some of {', '.join(COMPARED)}, separated by commas.", show_default="all of these")
+    ] = ",".join(COMPARED),
+    draws: Annotated[
+        int | None, typer.Option(help="Draws of each of the judge's four chains.", show_default="500; quick: 30")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A short judge and short runs, for a first look.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for all that is made.", show_default="runs/compare-NAME")
+    ] = None,
+    seed: Seed = 0,
+    json_wanted: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Hold ten methods against a judge: a long run of Hamiltonian Monte Carlo on the same model and data.
+
+    Prints how far each method's predictions are from the judge's, and what it costs; says whether the judge itself has
+    converged; draws the predictions of each. The judge's run is saved as it goes: after Ctrl-C the same command
+    continues it, and when it is done it is not repeated.
+
+    Exit code: 0 done, 1 done and the judge has not converged (with --quick it never has, and that is 0), 2 something in
+    the command must change.
+
+    Examples:
+
+        credo compare sine
+
+        credo compare moons --methods ensemble,vi --quick
+
+        credo compare sine --draws 2000 --out runs/long --json
+
+        credo compare houses.csv --target price --quick
+    """
+    _run("compare", **locals())
+
+
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Which experiment; without it, all are listed.",
+            autocompletion=experiments,
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, for a first look.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for figures and numbers.", show_default="runs/NAME")] = None,
+    seed: Seed = 0,
+    json_wanted: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat a published experiment, and compare our numbers with its claims.
+
+    Prints tables and a verdict on every claim, and writes figures, outcome.json and summary.md to the folder.
+
+    Exit code: 0 no claim is refuted, 1 some claim is, 2 something in the command must change.
+
+    Examples:
+
+        credo reproduce
+
+        credo reproduce sine --quick
+
+        credo reproduce coin --out runs/coin --seed 3 --json
+    """
+    _run("reproduce", **locals())
+
+
+def data() -> None:
+    """Data sets by name: list them, or write one to a file.
+
+    The list says which are available, and how to get the others.
+
+    Examples:
+
+        credo data list
+
+        credo data get diabetes && credo fit diabetes.csv --target progression
+    """
+
+
+def data_list(json_wanted: Json = False) -> None:
+    """Every data set there is, and whether it is available."""
+    _run("data", "list_all", **locals())
+
+
+def data_get(
+    name: Annotated[str, typer.Argument(help="One of `credo data list`.", autocompletion=lambda: [*DATA_SETS])],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File to write; - for the standard output.", show_default="NAME.csv"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file of that name.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Write a data set to a file: tables as CSV, images as npz."""
+    _run("data", "get", **locals())
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    command.__name__: command for command in (fit, predict, report, methods, data, demo, compare, reproduce)
+}
+"""Every command, in the order of the help."""
+SUBCOMMANDS: dict[str, Callable[..., None]] = {"list": data_list, "get": data_get}
+"""Those of `credo data`."""
+
+
+def _run(module: str, function: str = "run", /, **arguments: Any) -> None:
+    """Do the work of a command."""
+    getattr(import_module(f"credo.cli.{module}"), function)(**arguments)
+
+
+def flowing(command: Callable[..., None]) -> str:
+    """Help whose paragraphs are broken by the terminal alone; indented lines, which are examples, stay as they are.
+
+    Examples:
+        >>> def fit():
+        ...     '''One
+        ...     two.
+        ...
+        ...         credo fit
+        ...     '''
+        >>> flowing(fit)
+        'One two.\\n\\n    credo fit'
+    """
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)

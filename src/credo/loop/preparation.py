@@ -1,0 +1,210 @@
+"""What is settled before the first step: model, first weights, source of examples, checkpoints, plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from credo.core.checks import check_positive
+from credo.core.rng import Stream
+from credo.core.storage import fingerprint
+from credo.core.trees import Params, Variables, map_tensors
+from credo.loop.batches import Source, tensor_source
+from credo.loop.checkpoints import Checkpoint, Checkpoints
+from credo.loop.draws import Collector, InMemory, OnDisk
+from credo.loop.loaders import LoaderSource
+from credo.methods.base import Method, Sampler, StartFrom, Tick
+from credo.methods.ensemble import Ensemble
+from credo.model import LIKELIHOOD_PREFIX, Model, Target
+from credo.nets.plan import Plan, measured_plan, obvious_plan
+from credo.nets.structure import fresh_note
+from credo.posteriors import Posterior
+from credo.posteriors.base import checked_outputs
+from credo.posteriors.writing import describe
+
+Start = Posterior | nn.Module | Params
+"""Weights to begin with."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that is settled before the first step."""
+
+    target: Target  # the density, with the likelihood chosen
+    variables: Variables  # first weights of every member
+    source: Source  # of the batches
+    start: Params | None  # the given first weights; None for those that the method starts from
+    notes: tuple[str, ...]  # what was chosen
+
+
+def prepare(
+    model: Model | nn.Module,
+    data: Any,
+    method: Method,
+    streams: Stream,
+    device: torch.device,
+    start: Start | None,
+    temperature: float,
+) -> Prepared:
+    """Bring model, data and method together, or say why they do not fit."""
+    check_positive("temperature", temperature)
+    model = model if isinstance(model, Model) else Model(model)
+    source = _source(data, method, streams.child("order"), device, model.network.dtype)
+    x, y = source.example
+    checked_outputs(model, model.network.given().to(device), x)
+    model, changes = method.prepare(model, x)
+    first = model.network.module_weights if method.start_from is StartFrom.MODULE else model.network.initial
+    variables = first(method.members, streams.child("init")).to(device)
+    outputs = checked_outputs(model, variables, x)
+    if method.needs_gradient and not model.network.differentiable(variables, x):
+        raise ValueError(
+            f"the network's outputs have no gradient by its weights, and {type(method).__name__} needs one: something "
+            "in forward() cuts it, such as detach(), numpy or torch.no_grad(). Use BlackBoxVI, Metropolis or "
+            "SimulatedAnnealing, which need none, or operations of torch throughout"
+        )
+    model, choice = model.with_likelihood_for(y, outputs)
+    source.check(partial(model.likelihood.check_targets, outputs=outputs))
+    variables = model.complete(variables, outputs)
+    given = None if start is None else start_tensors(start, method.members)
+    if given is not None:
+        variables = started(variables, given, model.network.module)
+    notes = (
+        *source.notes,
+        *changes,
+        *([choice] if choice else []),
+        *_first_weight_notes(model, method, variables, given),
+        *model.network.trace(variables, x).notes,
+    )
+    return Prepared(Target(model, source.size, temperature), variables, source, given, notes)
+
+
+def _first_weight_notes(model: Model, method: Method, variables: Variables, given: Params | None) -> tuple[str, ...]:
+    """Sentences about first weights that are not what a person would think."""
+    network, fresh = model.network, method.start_from is StartFrom.FRESH
+    names, notes = network.undrawn, tuple[str, ...]()
+    if given is None and fresh:
+        module = network.given().to(variables.device).params
+        notes = fresh_note(module, {name: variables.params[name] for name in module})
+    if method.members == 1 or not names or not fresh:
+        return notes
+    return (
+        *notes,
+        f"all members start with the same {', '.join(names)}: no initializer of the module reaches them; give Model a "
+        "function that makes the network, so that each member draws its own",
+    )
+
+
+def _source(data: Any, method: Method, order: Stream, device: torch.device, dtype: torch.dtype) -> Source:
+    if isinstance(data, DataLoader):
+        if method.whole_data and len(data) > 1:
+            raise ValueError(
+                f"{type(method).__name__} needs all the data in every step, and the DataLoader cuts them into batches: "
+                "give whole tensors, (x, y)"
+            )
+        return LoaderSource(data, order=order, device=device, dtype=dtype)
+    return tensor_source(
+        data, batch_size=method.batch_size, members=method.members, order=order, device=device, dtype=dtype
+    )
+
+
+def collector_for(method: Method, run: Prepared, checkpoints: Checkpoints | None) -> Collector | None:
+    """Where a sampler's draws go; None for other methods."""
+    if isinstance(method, Ensemble) and isinstance(method.method, Sampler):
+        name = type(method.method).__name__
+        more = f"chains={method.members}, ..." if hasattr(method.method, "chains") else "draws=..."
+        raise ValueError(
+            f"an ensemble of samplers would lose their draws: give {name}({more}) in place of "
+            f"Ensemble({name}(...), members={method.members})"
+        )
+    if not isinstance(method, Sampler):
+        return None
+    rows = InMemory() if checkpoints is None else OnDisk(checkpoints.folder)
+    return Collector(rows, run.target.model.network.frozen)
+
+
+def checkpoints_for(
+    checkpoint: str | Path | Checkpoint | None, resume: bool, run: Prepared, settings: dict[str, Any]
+) -> Checkpoints | None:
+    """The checkpoints of a run, which differs from others by its settings, data, model and first weights."""
+    if checkpoint is None:
+        if resume:
+            raise ValueError("resume=True needs checkpoint=, the folder of the run to go on with")
+        return None
+    identity = {
+        **settings,
+        "data": run.source.fingerprint(),
+        "model": describe(run.target.model),
+        "start": None if run.start is None else fingerprint(run.start),
+    }
+    return Checkpoints(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), identity)
+
+
+def chosen_plan(requested: Plan | None, run: Prepared, method: Method, state: Any, streams: Stream) -> tuple[Plan, str]:
+    """How members are computed, and why."""
+    if requested is not None:
+        return Plan(requested), "as asked"
+    obvious = obvious_plan(run.target.model.network.module, method.members)
+    if obvious is not None and obvious[0] is Plan.ONE_BY_ONE:
+        return obvious
+    batch, tick = next(run.source.steps(0)), Tick(0, 1, streams.child("trial"))
+
+    def attempt(plan: Plan) -> None:
+        copied = map_tensors(lambda _, t: t.clone(), state)
+        method.attempt(run.target.with_plan(plan), copied, batch, tick)
+        if run.variables.device.type == "cuda":
+            torch.cuda.synchronize(run.variables.device)
+
+    if obvious is None:
+        return measured_plan(attempt)
+    try:
+        attempt(Plan.TOGETHER)
+    except RuntimeError:
+        return Plan.ONE_BY_ONE, "torch cannot vectorize this network"
+    return obvious
+
+
+def start_tensors(start: Any, members: int) -> Params:
+    """The given weights and buffers by name, with a member axis or without."""
+    if isinstance(start, Posterior):
+        networks = start.members(members)
+        return {**networks.params, **networks.buffers}
+    if isinstance(start, nn.Module):
+        return start_tensors({**dict(start.named_parameters()), **dict(start.named_buffers())}, members)
+    if not isinstance(start, dict) or not all(isinstance(value, Tensor) for value in start.values()):
+        raise TypeError(f"start must be a posterior, a module or a dict of tensors by name, got {type(start).__name__}")
+    return {name: value.detach() for name, value in start.items()}
+
+
+def started(fresh: Variables, given: Params, module: nn.Module) -> Variables:
+    """Fresh weights, overwritten by the given ones.
+
+    Every parameter of the network must be given; buffers and the likelihood's own parameters may be missing. A tensor
+    that the network does not have is refused.
+    """
+    known = {**fresh.params, **fresh.buffers}
+    second_names = module.state_dict().keys()  # of tied weights
+    expanded = {name: _expanded(name, value, known[name]) for name, value in given.items() if name in known}
+    unknown = [n for n in given if n not in known and n not in second_names and not n.startswith(LIKELIHOOD_PREFIX)]
+    missing = [n for n in fresh.params if n not in expanded and not n.startswith(LIKELIHOOD_PREFIX)]
+    if unknown or missing:
+        which = f"the network has no {unknown[0]!r}" if unknown else f"parameter {missing[0]!r} is missing"
+        raise ValueError(f"start does not fit the network: {which}")
+    return Variables(
+        {name: expanded.get(name, value) for name, value in fresh.params.items()},
+        {name: expanded.get(name, value) for name, value in fresh.buffers.items()},
+    )
+
+
+def _expanded(name: str, value: Tensor, like: Tensor) -> Tensor:
+    if value.shape not in (like.shape, like.shape[1:]):
+        raise ValueError(
+            f"start does not fit the network: {name!r} has shape {tuple(value.shape)}, and the network needs "
+            f"{tuple(like.shape[1:])}"
+        )
+    return value.to(like).expand(like.shape).clone()

@@ -1,0 +1,152 @@
+"""Forward passes as pure functions: of one member, of members one by one, and of members together."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from credo.core.trees import Params, members_of
+from credo.nets.dropout import Undropped
+
+Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
+"""Makes the context that one member's forward pass runs in, from that member's parameters and masks."""
+
+_THREAD = threading.local()
+
+
+class Attribute(NamedTuple):
+    """A plain attribute of a part of a module, or a buffer that was None."""
+
+    path: str
+    name: str
+    is_buffer: bool
+
+    def store(self, module: nn.Module) -> dict[str, Any]:
+        """Where the module has it."""
+        part = module.get_submodule(self.path)
+        return part._buffers if self.is_buffer else vars(part)
+
+
+def thread_copy(module: nn.Module) -> nn.Module:
+    """This thread's copy of a module that nobody calls: a functional call puts tensors into it while it runs."""
+    copies: WeakKeyDictionary[nn.Module, nn.Module] | None = getattr(_THREAD, "copies", None)
+    if copies is None:
+        copies = _THREAD.copies = WeakKeyDictionary()
+    if module not in copies:
+        copies[module] = copy.deepcopy(module)
+    return copies[module]
+
+
+@dataclass(frozen=True)
+class Forward:
+    """The forward pass of one member, as a pure function of its tensors, inputs and masks."""
+
+    skeleton: nn.Module  # the module without values, which nobody calls; each thread calls a copy
+    aliases: Mapping[str, str]  # other names of tied tensors
+    around: Around | None = None  # the context of the pass; None for none
+    # names of the tensors that get what the pass assigned to them (in training, the buffers)
+    carried: Collection[str] = ()
+    # names of the tensors that are copied before the pass, since it writes to them or assigns them
+    copied: Collection[str] = ()
+    attributes: Sequence[Attribute] = ()  # what else the pass changes in the module, to be put back
+    copies_input: bool = False  # whether the pass works in place on its input
+
+    def __call__(self, tensors: Params, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+        module = thread_copy(self.skeleton)
+        given = {**tensors, **{name: tensors[name].clone() for name in self.copied}} if self.copied else tensors
+        # torch's own handling of ties leaves tensors behind where a module with a tied weight has two names
+        named = {**given, **{alias: given[name] for alias, name in self.aliases.items()}}
+        try:
+            with nullcontext() if self.around is None else self.around(given, masks):
+                outputs: Tensor = functional_call(
+                    module, named, (x.clone() if self.copies_input else x,), tie_weights=False
+                )
+        finally:
+            if self.attributes:
+                put_back(self.skeleton, module, self.attributes)
+        self._carry(tensors, named)
+        return outputs
+
+    def _carry(self, tensors: Params, named: Params) -> None:
+        """Write what was assigned to a buffer into the state; torch has left it in `named`."""
+        assigned = [name for name in self.carried if named[name] is not tensors[name]]
+        values = [named[name].detach().clone() for name in assigned]  # two buffers may have changed places
+        for name, value in zip(assigned, values, strict=True):
+            if value.shape == tensors[name].shape:
+                tensors[name].copy_(value)
+
+
+def put_back(skeleton: nn.Module, module: nn.Module, attributes: Iterable[Attribute]) -> None:
+    """Give a copy of the skeleton its attributes as they were."""
+    for attribute in attributes:
+        here, there = attribute.store(module), attribute.store(skeleton)
+        if attribute.name in there:
+            here[attribute.name] = copy.deepcopy(there[attribute.name])
+        else:
+            here.pop(attribute.name, None)
+
+
+def one_by_one(
+    forward: Forward, tensors: Params, x: Tensor, masks: Sequence[Tensor], count: int, *, x_per_member: bool
+) -> Tensor:
+    """Outputs (count, B, ...) of members or draws, one after the other.
+
+    Tensors are (count or 1, *shape), masks (count, *mask shape), inputs (B, ...), or (count, B, ...) if per member.
+    """
+    columns = {name: _rows(t) for name, t in tensors.items()}
+    members = [{name: column[m] for name, column in columns.items()} for m in range(members_of(tensors))]
+    rows = [_rows(mask) for mask in masks]
+    outputs = [
+        forward(members[i if len(members) > 1 else 0], x[i] if x_per_member else x, [row[i] for row in rows])
+        for i in range(count)
+    ]
+    return torch.stack(outputs) if count > 1 else outputs[0].unsqueeze(0)
+
+
+def together(
+    forward: Forward, tensors: Params, x: Tensor, masks: Sequence[Tensor], count: int, *, x_per_member: bool
+) -> Tensor:
+    """The same in one pass, by `torch.func.vmap`."""
+    names, shared = list(tensors), members_of(tensors) < count
+    if forward.copies_input and not x_per_member:  # what depends on a member cannot be written to what all share
+        x, x_per_member = x.expand(count, *x.shape), True
+
+    def one(*flat: Tensor) -> Tensor:
+        named = dict(zip(names, flat[: len(names)], strict=True))
+        return forward(named, flat[-1], flat[len(names) : -1])
+
+    values = [t[0] for t in tensors.values()] if shared else list(tensors.values())
+    axes = (*([None if shared else 0] * len(names)), *([0] * len(masks)), 0 if x_per_member else None)
+    outputs: Tensor = torch.func.vmap(one, in_dims=axes)(*values, *masks, x)
+    return outputs
+
+
+def undropped(params: Params, masks: Sequence[Tensor]) -> Undropped:
+    """The context of a pass that drops nothing."""
+    return Undropped()
+
+
+@contextmanager
+def untouched(x: Tensor) -> Iterator[None]:
+    """Refuse a pass that writes to its input where tracing did not show it."""
+    before = None if x.is_inference() else x._version
+    yield
+    if before is not None and x._version != before:
+        raise ValueError(
+            "the network works in place on its input for these values, and did not when it was first called: the "
+            "input has been changed. Write x = x / 255, not x /= 255, in forward()"
+        )
+
+
+def _rows(t: Tensor) -> Sequence[Tensor]:
+    """t[0], t[1], ...: views whose gradient costs one pass for all of them, and none where there is but one."""
+    return (t.squeeze(0),) if len(t) == 1 else t.unbind(0)

@@ -1,0 +1,268 @@
+"""A watched forward pass: its dropout calls, its layers, and what it changes beside its result."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
+
+from credo.core.rng import GLOBAL_GENERATOR
+from credo.nets.dropout import CHANNEL_AXES, DROPOUTS, input_and_rate
+from credo.nets.forward import Attribute
+from credo.nets.layer import LAYERS, TRANSPOSED, Layer, groups_of, layer_call
+
+_ZERO_STAYS_ZERO = {
+    *("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "tanh", "softsign"),
+    *("flatten", "view", "reshape", "squeeze", "unsqueeze", "contiguous", "clone"),
+    *(f"{kind}_pool{axes}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for axes in (1, 2, 3)),
+}
+"""Functions behind which a dropped unit is still zero, so that the next layer has nothing of it."""
+ROOT = "forward"
+"""What the module itself is called where it drops by a function in its forward pass."""
+_BOOKKEEPING = vars(nn.Module()).keys() - {"training"}
+"""Attributes of every module that are no state of its author's."""
+_DEPTH = 3
+"""How far into lists of lists a change is looked for."""
+
+Place = tuple[str, tuple[tuple[CodeType, int], ...], int]
+"""The module that runs, the lines of code that have led to a call, and how often they have done so before."""
+
+
+@dataclass
+class SeenCall:
+    """One dropout call, and the layer that took what it dropped."""
+
+    place: Place  # where in the code it stands, the same in training and in evaluation
+    mask: tuple[int, ...]  # the shape of what is dropped
+    rate: float  # 0 in calls that do not drop
+    alpha: bool  # alpha dropout
+    name: str  # of the module in which it happens
+    consumer: Layer | None = None  # the layer whose inputs are dropped
+
+
+class Watcher(TorchFunctionMode):
+    """Notes dropout calls, layers and uses of parameters; dropout does nothing."""
+
+    def __init__(self, names: Mapping[int, str], examples: int) -> None:
+        super().__init__()
+        self.names, self.examples = names, examples
+        self.path: list[str] = []
+        self.calls: list[SeenCall] = []
+        self.largest = 0
+        self._uses = Counter[str]()
+        self._layers: list[Layer] = []
+        self._places = Counter[Any]()
+        self._dropped: dict[int, tuple[Tensor, list[SeenCall]]] = {}  # holding the tensor keeps its id from another
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in DROPOUTS:
+            return self._drop(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if any(True for _ in _tensors(result)):  # a look at shape or dtype is no use of the values
+            self._uses.update(self.names[id(t)] for t in _tensors((args, kwargs)) if id(t) in self.names)
+        if isinstance(result, Tensor):
+            self.largest = max(self.largest, result.numel())
+            self._follow(func, args, kwargs, result)
+        return result
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Those whose weight has no other use."""
+        return tuple(layer for layer in map(self._settled, self._layers) if layer is not None)
+
+    def settled_calls(self) -> list[SeenCall]:
+        """The calls that drop, with names that differ and layers whose weight has no other use."""
+        seen = Counter[str]()
+        for call in (active := [call for call in self.calls if call.rate > 0.0]):
+            call.consumer = call.consumer and self._settled(call.consumer)
+            seen[call.name] += 1
+            if seen[call.name] > 1:
+                call.name = f"{call.name}:{seen[call.name]}"
+        return active
+
+    def _settled(self, layer: Layer) -> Layer | None:
+        """None for a weight with other uses: masks, or noise, of two calls of one weight are two."""
+        if self._uses[layer.weight] > 1:
+            return None
+        return layer if layer.bias is None or self._uses[layer.bias] == 1 else layer.without_bias()
+
+    def _drop(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
+        x, rate = input_and_rate(func, args, kwargs)
+        name = self.path[-1] if self.path else ""
+        call = SeenCall(self._place(name), _mask_shape(func, x), rate, func is F.alpha_dropout, name or ROOT)
+        self.calls.append(call)
+        if rate == 0.0:
+            return x
+        result = x.clone()  # not x itself, which may go on undropped elsewhere
+        earlier = self._dropped.get(id(x), (x, []))[1]
+        self._dropped[id(result)] = (result, earlier if call.alpha else [*earlier, call])
+        return result
+
+    def _place(self, name: str) -> Place:
+        lines, frame = [], sys._getframe(3)
+        while frame is not None and frame.f_code is not watched.__code__:
+            lines.append((frame.f_code, frame.f_lasti))
+            frame = frame.f_back  # type: ignore[assignment]
+        here = (name, tuple(lines))
+        self._places[here] += 1
+        return (*here, self._places[here])
+
+    def _follow(self, func: Any, args: Any, kwargs: dict[str, Any], result: Tensor) -> None:
+        x = args[0] if args else kwargs.get("input")
+        if func in LAYERS:
+            layer = self._layer(func, args, kwargs, result)
+            if layer is not None:
+                self._layers.append(layer)
+                for call in self._dropped.get(id(x), (x, []))[1]:
+                    call.consumer = layer
+        elif id(x) in self._dropped and getattr(func, "__name__", "").strip("_") in _ZERO_STAYS_ZERO:
+            self._dropped[id(result)] = (result, self._dropped[id(x)][1])
+
+    def _layer(self, func: Any, args: Any, kwargs: dict[str, Any], result: Tensor) -> Layer | None:
+        _, x, weight, bias = layer_call(func, args, kwargs)
+        name, spatial = self.names.get(id(weight)), LAYERS[func]
+        if name is None or weight.ndim < 2:
+            return None
+        batched = x.ndim > 1 + spatial
+        return Layer(
+            name,
+            self.names.get(id(bias)),
+            tuple(x.shape[batched:]),
+            tuple(result.shape[batched:]),
+            spatial,
+            groups_of(func, args, kwargs),
+            transposed=func in TRANSPOSED,
+            per_example=batched and len(x) == len(result) == self.examples,
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a watched pass has shown."""
+
+    outputs: Any  # of the pass
+    watcher: Watcher  # what was called
+    writes_input: bool  # whether it worked in place on its input
+    written: frozenset[str]  # names of the tensors that it wrote to
+    assigned: frozenset[str]  # names of the buffers that it replaced
+    misfits: dict[str, Tensor]  # the new values of those of which it changed the shape
+    attributes: tuple[Attribute, ...]  # what else it changed in the module
+
+
+def watched(
+    module: nn.Module, aliases: Mapping[str, str], tensors: Mapping[str, Tensor], weights: Collection[str], x: Tensor
+) -> Seen:
+    """Run a forward pass and note what it does; the tensors, the input and the module may be changed by it."""
+    before, attributes = x.clone(), _attributes(module)
+    named = {**tensors, **{alias: tensors[name] for alias, name in aliases.items()}}
+    watcher = Watcher({id(tensors[name]): name for name in weights}, len(x))
+    with watcher, no_hidden_noise(), _saying_where(module, watcher.path):
+        outputs = functional_call(module, named, (x,), tie_weights=False)
+    assigned = {name for name, t in tensors.items() if named[name] is not t}
+    after = _attributes(module)
+    return Seen(
+        outputs,
+        watcher,
+        x._version > 0 or bool(((x != before) & (before == before)).any()),
+        frozenset(name for name, t in tensors.items() if t._version > 0),
+        frozenset(assigned),
+        {name: named[name].detach() for name in assigned if named[name].shape != tensors[name].shape},
+        tuple(a for a in {**attributes, **after} if attributes.get(a, (None,))[0] != after.get(a, (None,))[0]),
+    )
+
+
+@contextmanager
+def no_hidden_noise() -> Iterator[None]:
+    """Refuse a forward pass that reads torch's global generators, and leave them as they were."""
+    with GLOBAL_GENERATOR:
+        before = _global_states()
+        try:
+            yield
+        finally:
+            after = _global_states()
+            torch.set_rng_state(before[0])
+            torch.cuda.set_rng_state_all(before[1:])
+    if all(map(torch.equal, before, after)):
+        return
+    raise ValueError(
+        "the network draws random numbers of its own (dropout inside attention, a noise layer, RReLU or the like), "
+        "where credo cannot give it a seed: set that dropout to 0 and put nn.Dropout behind it"
+    )
+
+
+def _global_states() -> list[Tensor]:
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    return [torch.get_rng_state(), *gpus]
+
+
+@contextmanager
+def _saying_where(module: nn.Module, path: list[str]) -> Iterator[None]:
+    """Keep the name of the module that is running at the end of the path."""
+
+    def enter(name: str, layer: nn.Module, args: Any) -> None:
+        path.append(name)
+
+    def leave(layer: nn.Module, args: Any, output: Any) -> None:
+        path.pop()
+
+    handles = []
+    for name, layer in module.named_modules():
+        handles += [
+            layer.register_forward_pre_hook(partial(enter, name), prepend=True),
+            layer.register_forward_hook(leave),
+        ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _attributes(module: nn.Module) -> dict[Attribute, tuple[Any, Any]]:
+    """Attributes of a module and its parts, with what tells whether they were changed; the value is held too."""
+    found = {}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if name not in _BOOKKEEPING:
+                found[Attribute(path, name, False)] = (_mark(value, _DEPTH), value)
+        for name, value in part._buffers.items():
+            if value is None:
+                found[Attribute(path, name, True)] = (_mark(value, _DEPTH), value)
+    return found
+
+
+def _mark(value: Any, depth: int) -> Any:
+    """Something that differs when a value was replaced or written to."""
+    if isinstance(value, Tensor):
+        return id(value), value._version
+    if isinstance(value, list | tuple | deque | dict) and depth > 0:
+        items = [*value.items()] if isinstance(value, dict) else [*value]
+        return type(value), tuple(_mark(item, depth - 1) for item in items)
+    return value if isinstance(value, bool | int | float | complex | str | None) else id(value)
+
+
+def _mask_shape(func: Callable[..., Tensor], x: Tensor) -> tuple[int, ...]:
+    axes = CHANNEL_AXES.get(func, 0)
+    return (*x.shape[: x.ndim - axes], *([1] * axes))
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(tuple(value.values()))

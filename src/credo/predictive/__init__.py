@@ -1,0 +1,35 @@
+"""What the posterior believes about new targets: a mixture over drawn functions, or over normals of the outputs."""
+
+from credo.predictive.base import (
+    ClassMixture,
+    ClassPredictive,
+    NumericMixture,
+    NumericPredictive,
+    Predictive,
+    predictive,
+)
+from credo.predictive.gaussian import (
+    Approximation,
+    GaussianClassPredictive,
+    GaussianPredictive,
+    LaplaceBridge,
+    OutputNormal,
+    Probit,
+    gaussian_predictive,
+)
+
+__all__ = [
+    "Approximation",
+    "ClassMixture",
+    "ClassPredictive",
+    "GaussianClassPredictive",
+    "GaussianPredictive",
+    "LaplaceBridge",
+    "NumericMixture",
+    "NumericPredictive",
+    "OutputNormal",
+    "Predictive",
+    "Probit",
+    "gaussian_predictive",
+    "predictive",
+]

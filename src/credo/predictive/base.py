@@ -1,0 +1,222 @@
+"""What the posterior believes about new targets, and why it is unsure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from credo.core.arrays import tensor
+from credo.core.checks import check_between, whole_number
+from credo.core.integrals import entropy_by_integral, entropy_by_sum, smallest_where, widened
+from credo.core.rng import Stream
+from credo.core.trees import Params
+from credo.likelihoods import ClassLikelihood, Likelihood, NumericLikelihood
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictive(ABC):
+    """p(y | x, data) = sum_s w_s p(y | f_s(x)) for each of B inputs: a mixture over S drawn functions.
+
+    Where outputs are normal, there is a normal in the place of each function.
+
+    Attributes:
+        likelihood: what turns the outputs of a function into a distribution of y.
+        draws: outputs of the drawn functions, (S, B, E); the draw axis is never folded into another.
+        params: the likelihood's learned parameters for each draw, (S, D).
+        log_weights: logarithms of the weights of the draws, (S,); they sum to one.
+    """
+
+    likelihood: Likelihood
+    draws: Tensor
+    params: Params
+    log_weights: Tensor
+
+    def __len__(self) -> int:
+        return int(self.draws.shape[1])
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.draws.shape[1:]))
+        draws = "1 draw" if len(self.draws) == 1 else f"{len(self.draws)} draws"
+        return f"{type(self).__name__}({self.likelihood}, {draws} of {size} outputs)"
+
+    @cached_property
+    def weights(self) -> Tensor:  # (S,)
+        return self.log_weights.softmax(0)
+
+    def average(self, values: Tensor) -> Tensor:
+        """Weighted average over the draw axis: (S, ...) to (...)."""
+        return torch.tensordot(self.weights.to(values.dtype), values, dims=1)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """E[y], (B, D)."""
+        return self.average(self.likelihood.mean(self.draws, self.params))
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        """Var_s(E[y | f_s]), (B, D): the disagreement of the draws, which more data would remove."""
+        means = self.likelihood.mean(self.draws, self.params)
+        # around one of the draws, so that a large offset of all of them does not eat the digits of the differences
+        apart = means - means[0]
+        return self.average((apart - self.average(apart)).square())
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        """E_s[Var(y | f_s)], (B, D): the noise that stays however much data there is."""
+        return self.average(self.likelihood.variance(self.draws, self.params))
+
+    @property
+    def variance(self) -> Tensor:
+        """Var(y) = epistemic + aleatoric, (B, D), by the law of total variance."""
+        return self.epistemic + self.aleatoric
+
+    @property
+    def stddev(self) -> Tensor:
+        """Standard deviation of y, (B, D)."""
+        return self.variance.sqrt()
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """log sum_s w_s p(y_b | f_s(x_b)) of each example, (B,): the log of the mixture, never a mean of logs."""
+        return self._mixed(self.likelihood.log_prob(self.draws, self._targets(y), self.params))
+
+    def _targets(self, y: Tensor) -> Tensor:
+        targets = self.likelihood.check_targets(tensor(y, "y"), self.draws.shape[-1]).to(self.draws.device)
+        if len(targets) != len(self):
+            raise ValueError(f"y has {len(targets)} rows and the prediction {len(self)}")
+        return targets
+
+    def _mixed(self, log_prob: Tensor) -> Tensor:
+        """The mixture's log density out of that of each component, (S, ...) to (...)."""
+        return torch.logsumexp(log_prob + self.log_weights.to(log_prob).view(-1, *(1,) * (log_prob.ndim - 1)), dim=0)
+
+    def sample(self, count: int, seed: int = 0) -> Tensor:
+        """`count` targets for each input, (count, B, D), or (count, B) class numbers.
+
+        Each sample picks one draw for all inputs, so a sample is a coherent function plus noise.
+        """
+        stream = Stream(seed, ("predictive sample",))
+        chosen = self._chosen(count, stream)
+        params = {name: value[chosen] for name, value in self.params.items()}
+        return self.likelihood.sample(self.draws[chosen], params, stream.child("noise").generator(self.draws.device))
+
+    def _chosen(self, count: int, stream: Stream) -> Tensor:
+        """Numbers of components, picked by their weights, (count,)."""
+        generator = stream.child("draw").generator(self.draws.device)
+        return torch.multinomial(self.weights, whole_number("count", count), replacement=True, generator=generator)
+
+    @property
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """Entropy of the mixture in nats: all the doubt there is."""
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        """Average entropy of the draws in nats: the doubt that every draw shares."""
+        return self.average(self.likelihood.entropy(self.draws, self.params))
+
+    @property
+    def mutual_information(self) -> Tensor:
+        """entropy - expected_entropy, in nats: what the target would tell about the weights (BALD)."""
+        return (self.entropy - self.expected_entropy).clamp_min(0.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumericPredictive(Predictive, ABC):
+    """A mixture over numbers: its quantiles and intervals are its own, not those of a Gaussian fitted to it."""
+
+    likelihood: NumericLikelihood
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(target <= y), (B, D), where y is (B, D), (B,) for a single target, or one number for all."""
+        return self.average(self.likelihood.cdf(self.draws, self._columns(y), self.params))
+
+    def survival(self, y: Tensor) -> Tensor:
+        """P(target > y), (B, D), exact where it is small and 1 - cdf(y) would be nothing but rounding."""
+        return self.average(self.likelihood.survival(self.draws, self._columns(y), self.params))
+
+    def _columns(self, y: Tensor) -> Tensor:
+        y = torch.as_tensor(y, dtype=self.draws.dtype, device=self.draws.device)
+        return y.unsqueeze(1) if y.ndim == 1 else y
+
+    def quantile(self, level: float) -> Tensor:
+        """The smallest y with P(target <= y) >= level, (B, D)."""
+        check_between("level", level)
+        return self._quantile(level, 1.0 - level)
+
+    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends, (B, D) each, with equal mass on either side and `level` between them."""
+        check_between("level", level)
+        tail = 0.5 * (1.0 - level)
+        return self._quantile(tail, 1.0 - tail), self._quantile(1.0 - tail, tail)
+
+    def _quantile(self, below: float, above: float) -> Tensor:
+        """By the tail that is the smaller one, whose probability keeps its digits."""
+        lower, upper = self.likelihood.spread(self.draws, self.params)
+
+        def enough(y: Tensor) -> Tensor:
+            return self.cdf(y) >= below if below <= 0.5 else self.survival(y) <= above
+
+        ends = lower.amin(0), upper.amax(0)
+        if self.likelihood.discrete:
+            return smallest_where(enough, *ends, discrete=True)
+        return smallest_where(enough, *widened(enough, *ends), discrete=False)
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """Entropy of each target's mixture in nats, (B, D), by numerical integration."""
+        total = entropy_by_sum if self.likelihood.discrete else entropy_by_integral
+
+        def log_density(y: Tensor) -> Tensor:
+            return self._mixed(self.likelihood.log_prob_each(self.draws, y, self.params))
+
+        return total(log_density, *self.likelihood.spread(self.draws, self.params))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassPredictive(Predictive, ABC):
+    """A mixture over classes, or over D separate yes-or-no targets."""
+
+    likelihood: ClassLikelihood
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities: (B, K) of the K classes, or (B, D) of yes."""
+        return self.mean
+
+    @property
+    def label(self) -> Tensor:
+        """The most probable class (B,), or yes / no as 1 / 0 (B, D)."""
+        return self.probs.argmax(-1) if self.likelihood.exclusive else (self.probs > 0.5).long()
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        each = torch.special.entr(self.probs)
+        return each.sum(-1) if self.likelihood.exclusive else each + torch.special.entr(1.0 - self.probs)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumericMixture(NumericPredictive):
+    """A mixture of drawn functions, over numbers."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassMixture(ClassPredictive):
+    """A mixture of drawn functions, over classes or D separate yes-or-no targets."""
+
+
+def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
+    """The predictive that fits the likelihood, of outputs (S, B, E) with log weights (S,) that are normalized here."""
+    log_weights = log_weights.to(draws)
+    normalized = log_weights - torch.logsumexp(log_weights, 0)
+    if isinstance(likelihood, NumericLikelihood):
+        return NumericMixture(likelihood, draws, params, normalized)
+    if isinstance(likelihood, ClassLikelihood):
+        return ClassMixture(likelihood, draws, params, normalized)
+    raise TypeError(
+        f"{type(likelihood).__name__} is neither a NumericLikelihood nor a ClassLikelihood: derive it from one of "
+        "them, so that predictions know whether targets are numbers or classes"
+    )

@@ -1,0 +1,230 @@
+"""Predictions from normal outputs, without draws: exact for numbers, approximate for classes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from credo.core.rng import Stream
+from credo.core.trees import Params
+from credo.likelihoods import Bernoulli, Categorical, ClassLikelihood, Gaussian, LearnedGaussian, Likelihood
+from credo.likelihoods.gaussian import GaussianNoise
+from credo.predictive.base import ClassPredictive, NumericPredictive, Predictive
+
+_LARGE = 60.0
+"""A log concentration at which a Dirichlet distribution is a point."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutputNormal:
+    """Outputs that are normal, f(x_b) ~ N(mean_b, covariance_b), or an equal mixture of M such normals."""
+
+    mean: Tensor  # (M, B, E)
+    covariance: Tensor  # (M, B, E, E)
+
+    @property
+    def variance(self) -> Tensor:
+        """Of each output, (M, B, E)."""
+        return self.covariance.diagonal(dim1=-2, dim2=-1)
+
+    def sample(self, count: int, stream: Stream) -> Tensor:
+        """`count` draws for each member, (count, M, B, E); examples are independent of each other."""
+        values, vectors = torch.linalg.eigh(self.covariance)
+        generator = stream.generator(self.mean.device)
+        noise = torch.randn(
+            (count, *self.mean.shape), generator=generator, dtype=self.mean.dtype, device=self.mean.device
+        )
+        return self.mean + (vectors @ (values.clamp_min(0.0).sqrt() * noise).unsqueeze(-1)).squeeze(-1)
+
+
+@dataclass(frozen=True)
+class _Marginal(GaussianNoise):
+    """Targets that are normal around the given means, with a standard deviation for each."""
+
+    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
+        return Gaussian().check_targets(y, outputs)
+
+    def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
+        return outputs, params["scale"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianPredictive(NumericPredictive):
+    """Normal outputs with normal noise: y ~ N(mean, covariance + noise^2), exact, or an equal mixture of M of them.
+
+    In the place of drawn functions stand the M normals: `draws` are their means, (M, B, D).
+    """
+
+    outputs: OutputNormal  # the distribution of the network's outputs
+    noise: Tensor  # variance of the observation noise, (M, B, D)
+
+    def __repr__(self) -> str:
+        return _shown(self)
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        """Variance of the outputs: of the normals themselves, and between their means, (B, D)."""
+        apart = self.draws - self.draws[0]
+        return self.average(self.outputs.variance) + self.average((apart - self.average(apart)).square())
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        return self.average(self.noise)
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        """Entropy of the noise, (B, D)."""
+        return self.average(0.5 * (2.0 * math.pi * math.e * self.noise).log())
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """log N(y_b; mean_b, covariance_b + noise_b) of each example, (B,), of its D targets together."""
+        total = self.outputs.covariance + torch.diag_embed(self.noise)
+        normal = torch.distributions.MultivariateNormal(self.draws, total, validate_args=False)
+        return self._mixed(normal.log_prob(self._targets(y)))  # type: ignore[no-untyped-call]
+
+    def sample(self, count: int, seed: int = 0) -> Tensor:
+        """`count` targets for each input, (count, B, D); inputs are independent of each other."""
+        stream = Stream(seed, ("predictive sample",))
+        chosen, each = self._chosen(count, stream), torch.arange(count)
+        outputs = self.outputs.sample(count, stream.child("outputs"))[each, chosen]
+        generator = stream.child("noise").generator(outputs.device)
+        noise = torch.randn(outputs.shape, generator=generator, dtype=outputs.dtype, device=outputs.device)
+        return outputs + self.noise[chosen].sqrt() * noise
+
+
+class Approximation(ABC):
+    """How class probabilities follow from normal logits."""
+
+    @abstractmethod
+    def probs(self, likelihood: ClassLikelihood, outputs: OutputNormal) -> Tensor:
+        """E[p(y | f)] of each member, (M, B, E)."""
+
+    def expected_entropy(self, likelihood: ClassLikelihood, outputs: OutputNormal) -> Tensor:
+        """E[entropy of p(y | f)] of each member, where the approximation knows it."""
+        raise ValueError(
+            f"{type(self).__name__} gives probabilities and no distribution over them, so the doubt cannot be split: "
+            "use LaplaceBridge() or drawn functions for expected_entropy and mutual_information"
+        )
+
+
+@dataclass(frozen=True)
+class Probit(Approximation):
+    """softmax(m_k / sqrt(1 + pi/8 C_kk)), and sigmoid likewise: the logits are damped by their own doubt.
+
+    Reference: D. J. C. MacKay, "The evidence framework applied to classification networks", 1992; for more than two
+        classes M. N. Gibbs, "Bayesian Gaussian processes for regression and classification", 1997.
+    """
+
+    def probs(self, likelihood: ClassLikelihood, outputs: OutputNormal) -> Tensor:
+        damped = outputs.mean / (1.0 + math.pi / 8.0 * outputs.variance).sqrt()
+        return damped.softmax(-1) if likelihood.exclusive else damped.sigmoid()
+
+
+@dataclass(frozen=True)
+class LaplaceBridge(Approximation):
+    """A Dirichlet distribution over the class probabilities that fits the normal over logits.
+
+    alpha_k = (1 - 2/K + exp(m_k) / K^2 sum_l exp(-m_l)) / C_kk,   p_k = alpha_k / sum_l alpha_l
+
+    with m and C first projected to logits that sum to zero, which changes no probability.
+
+    Reference: M. Hobbhahn, A. Kristiadi, P. Hennig, "Fast predictive uncertainty for classification with Bayesian deep
+        networks", 2022, https://arxiv.org/abs/2003.01227
+    """
+
+    def log_concentration(self, likelihood: ClassLikelihood, outputs: OutputNormal) -> Tensor:
+        """log alpha, (M, B, K): exp(m) overflows for sure predictions."""
+        if not likelihood.exclusive:
+            raise ValueError("the Laplace bridge is for one of K classes; for yes-or-no targets use Probit()")
+        mean, covariance = _zero_sum(outputs.mean, outputs.covariance)
+        k, variance = mean.shape[-1], covariance.diagonal(dim1=-2, dim2=-1).clamp_min(1e-12)
+        ratio = mean + torch.logsumexp(-mean, -1, keepdim=True) - 2.0 * math.log(k)
+        rest = torch.full_like(ratio, 1.0 - 2.0 / k).log()
+        return torch.logaddexp(rest, ratio) - variance.log()
+
+    def probs(self, likelihood: ClassLikelihood, outputs: OutputNormal) -> Tensor:
+        return self.log_concentration(likelihood, outputs).softmax(-1)
+
+    def expected_entropy(self, likelihood: ClassLikelihood, outputs: OutputNormal) -> Tensor:
+        """psi(a_0 + 1) - sum_k p_k psi(a_k + 1), of the Dirichlet, (M, B)."""
+        log_alpha = self.log_concentration(likelihood, outputs)
+        alpha = log_alpha.clamp_max(_LARGE).exp()
+        inside = (log_alpha.softmax(-1) * torch.digamma(alpha + 1.0)).sum(-1)
+        return (torch.digamma(alpha.sum(-1) + 1.0) - inside).clamp_min(0.0)
+
+
+def _zero_sum(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """The normal of the logits less their average, to which the softmax is blind: m - mean(m), P C P."""
+    rows = covariance - covariance.mean(-1, keepdim=True)
+    return mean - mean.mean(-1, keepdim=True), rows - rows.mean(-2, keepdim=True)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianClassPredictive(ClassPredictive):
+    """Class probabilities from normal logits, or an equal mixture over M such normals.
+
+    In the place of drawn functions stand the M normals: `draws` are logits that give their probabilities.
+    """
+
+    likelihood: ClassLikelihood
+    outputs: OutputNormal  # the distribution of the network's outputs
+    approximation: Approximation  # how probabilities follow from it
+
+    def __repr__(self) -> str:
+        return _shown(self)
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        return self.average(self.approximation.expected_entropy(self.likelihood, self.outputs))
+
+    @property
+    def epistemic(self) -> NoReturn:
+        raise ValueError(SPLIT)
+
+    @property
+    def aleatoric(self) -> NoReturn:
+        raise ValueError(SPLIT)
+
+    @property
+    def variance(self) -> Tensor:
+        """p (1 - p), (B, K): of the one-hot vector, or of yes and no."""
+        return self.mean * (1.0 - self.mean)
+
+
+SPLIT = (
+    "a normal over logits gives class probabilities without the variance between functions: use drawn functions for "
+    "epistemic and aleatoric, or mutual_information with LaplaceBridge()"
+)
+
+
+def gaussian_predictive(
+    likelihood: Likelihood,
+    outputs: OutputNormal,
+    params: Params,
+    log_weights: Tensor,
+    approximation: Approximation = Probit(),
+) -> Predictive:
+    """The predictive of a network whose outputs are M normals, with log weights (M,) that are normalized here."""
+    weights = log_weights.to(outputs.mean).log_softmax(0)
+    if isinstance(likelihood, Gaussian | LearnedGaussian):
+        noise = likelihood.variance(outputs.mean, params)
+        scale = (outputs.variance.clamp_min(0.0) + noise).sqrt()
+        return GaussianPredictive(_Marginal(), outputs.mean, {"scale": scale}, weights, outputs, noise)
+    if isinstance(likelihood, Categorical | Bernoulli):
+        probs = approximation.probs(likelihood, outputs)
+        logits = probs.log() if likelihood.exclusive else torch.logit(probs)
+        return GaussianClassPredictive(likelihood, logits, {}, weights, outputs, approximation)
+    raise TypeError(
+        f"normal outputs have no predictive in closed form under {type(likelihood).__name__}: draw functions instead"
+    )
+
+
+def _shown(prediction: Predictive) -> str:
+    size = " x ".join(map(str, prediction.draws.shape[1:]))
+    return f"{type(prediction).__name__}({len(prediction.draws)} normals over {size} outputs)"

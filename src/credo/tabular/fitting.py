@@ -1,0 +1,260 @@
+"""The table job as one call: read, divide, train, evaluate on the rows that were held out, save."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from torch import Tensor, as_tensor
+
+from credo.core.threads import one_thread
+from credo.data import Task
+from credo.data.encoder import ClassTarget, Encoder, NumericTarget
+from credo.evaluation.evaluate import HeldOutRows, evaluate
+from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metadata
+from credo.evaluation.scores import naive_classes, naive_numbers
+from credo.evaluation.values import Evaluation
+from credo.likelihoods import Categorical, HeteroscedasticGaussian
+from credo.posteriors import Posterior
+from credo.posteriors.draws import Draws
+from credo.predictive import Predictive
+from credo.tabular.loading import FitRequest, LoadedTable, load_table
+from credo.tabular.predictions import predict_exactly, predict_rows
+from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_model
+from credo.tabular.resuming import check_request, has_begun, save_request, training_folder
+from credo.tabular.runs import TableRun
+from credo.tabular.saving import check_folder, save_or_rescue
+from credo.tabular.training import FEW_ROWS, Listener, learn
+from credo.tabular.units import in_units
+from credo.tabular.validation import LARGEST_COPY
+
+
+def fit_table(
+    table: pd.DataFrame | str | Path,
+    target: str,
+    *,
+    method: str = "ensemble",
+    out: str | Path | None = None,
+    task: Task | str | None = None,
+    test: float = 0.2,
+    seed: int = 0,
+    epochs: int | None = None,
+    drop: Sequence[str] = (),
+    resume: bool = False,
+    force: bool = False,
+    on_loaded: Callable[[LoadedTable], None] | None = None,
+    listener: Listener | None = None,
+) -> TableRun:
+    """Learn from a table, and evaluate the result on rows that training has not seen.
+
+    Finds out what the columns are, holds some rows out, trains a neural network with error bars on the others,
+    evaluates it on the held-out rows and, where there is a folder, writes the run with a report for people.
+
+    Args:
+        table: a data frame, or a CSV or Parquet file.
+        target: name of the column to predict.
+        method: ensemble, map, dropout or vi.
+        out: folder for the run; None saves nothing.
+        task: regression or classification; None decides by the target.
+        test: part of the rows that is held out.
+        seed: the same seed gives the same numbers.
+        epochs: at most so many passes over the data; None for as many as suit the table.
+        drop: names of columns that must not be used.
+        resume: continue an interrupted training of this run, to the same numbers.
+        force: replace a run that lies in the folder, and start over where a training was interrupted.
+        on_loaded: called when the table is understood, before training.
+        listener: called with a `ValidationPoint` at every validation.
+
+    Returns:
+        The run: its `evaluation`, `predict(rows)`, `posterior`, `report` and more.
+
+    Raises:
+        ValueError: if the table or the arguments make no sense; `StorageError` for the folder.
+        SavedElsewhereError: if the folder could not be written after training; it has the run, in a temporary folder.
+        KeyboardInterrupt: Ctrl-C; where there is a folder, the training so far is saved in it.
+
+    Examples:
+        >>> import pandas, torch
+        >>> from credo.tabular import fit_table
+        >>> town = ["Oslo", "Bergen", "Hamar"] * 20
+        >>> frame = pandas.DataFrame({"size": torch.linspace(1, 3, 60).numpy(), "town": town})
+        >>> frame["price"] = 2.0 * frame["size"] + (frame["town"] == "Oslo")
+        >>> run = fit_table(frame, "price", epochs=20)
+        >>> run.evaluation.held_out
+        12
+        >>> list(run.predict(frame.head(2)).columns[:4])
+        ['mean', 'stddev', 'lower', 'upper']
+    """
+    request = FitRequest(target, method, _task(task), test, seed, epochs, tuple(drop))
+    if out is None:
+        if resume:
+            raise ValueError("resume=True needs out=, the folder of the run")
+        with one_thread():
+            return train_and_evaluate(_loaded(table, request, on_loaded), listener)
+    folder = Path(out)
+    check_folder(folder, force=force)
+    training = training_folder(folder, resume=resume, force=force)
+    check_request(training, request, folder)
+    loaded = _loaded(table, request, on_loaded)
+    with one_thread(), _interruptible(training):
+        save_request(training, request)
+        run = save_or_rescue(train_and_evaluate(loaded, listener, training), folder)
+    shutil.rmtree(training, ignore_errors=True)
+    return run
+
+
+def _task(task: Task | str | None) -> Task | None:
+    try:
+        return None if task is None else Task(task)
+    except ValueError:
+        raise ValueError(f"task must be {' or '.join(repr(t.value) for t in Task)}, got {task!r}") from None
+
+
+def _loaded(
+    table: pd.DataFrame | str | Path, request: FitRequest, listener: Callable[[LoadedTable], None] | None
+) -> LoadedTable:
+    loaded = load_table(table, request)
+    if listener is not None:
+        listener(loaded)
+    return loaded
+
+
+@contextmanager
+def _interruptible(training: Path) -> Iterator[None]:
+    """Say after Ctrl-C that the training can be resumed, and leave no empty folder behind."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if has_begun(training):
+            text = "the training so far is saved: the same command with --resume (resume=True) continues it"
+            raise KeyboardInterrupt(text) from None
+        raise
+    finally:
+        if not has_begun(training):
+            shutil.rmtree(training, ignore_errors=True)
+
+
+def train_and_evaluate(loaded: LoadedTable, listener: Listener | None = None, folder: Path | None = None) -> TableRun:
+    """Train on some rows and evaluate on the others.
+
+    Args:
+        loaded: the table.
+        listener: called at every validation.
+        folder: where the training is saved as it goes, and resumed from.
+    """
+    request, problem, parts = loaded.request, loaded.problem, loaded.parts
+    encoder = Encoder.fit(problem, parts.train)
+    trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
+    posterior, length = _train(encoder, trained, request, listener, folder)
+    rows = loaded.file_rows[parts.test]
+    evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request.seed)
+    answers = predict_rows(posterior, encoder, evaluation, held_out).frame
+    observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
+    predictions = pd.concat([observed, answers], axis=1)
+    return TableRun(posterior, encoder, evaluation, predictions, _metadata(loaded, length))
+
+
+def _train(
+    encoder: Encoder, frame: pd.DataFrame, request: FitRequest, listener: Listener | None, folder: Path | None
+) -> tuple[Posterior, TrainingLength]:
+    x, y = encoder.encode(frame).x, encoder.encode_target(frame)
+    settings = Settings(request.epochs)
+    recipe = recipe_of(request.method, settings)
+    if isinstance(encoder.target, ClassTarget):
+        model = table_model(x.shape[1], len(encoder.target.classes), Categorical(), recipe)
+    else:
+        model = table_model(x.shape[1], 2, HeteroscedasticGaussian(SMALLEST_NOISE), recipe)
+    result = learn(model, x, y, recipe, seed=request.seed, listener=listener, folder=folder)
+    assert result.epochs is not None  # a method by name has epochs
+    chosen, limit = result.validation is not None, settings.limit(len(x))
+    return result.posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+
+
+def _evaluate(
+    posterior: Posterior,
+    encoder: Encoder,
+    length: TrainingLength,
+    trained: pd.DataFrame,
+    held_out: pd.DataFrame,
+    rows: np.ndarray,
+    seed: int,
+) -> Evaluation:
+    x, target = encoder.encode(held_out).x, encoder.target
+    known, observed = (_observed(encoder, frame) for frame in (trained, held_out))
+    if isinstance(target, ClassTarget):
+        naive: Predictive = naive_classes(known, len(target.classes), len(observed))
+    else:
+        naive = naive_numbers(known, len(observed))
+    inputs = [column.name for column in encoder.inputs]
+    case = HeldOutRows(
+        prediction=_predicted(posterior, x, encoder),
+        plain=[_predicted(single, x, encoder) for single in _single_networks(posterior)],
+        naive=naive,
+        y=observed,
+        row=rows,
+        inputs=held_out[inputs],
+        trained=trained[inputs],
+        target=target.name,
+        classes=target.classes if isinstance(target, ClassTarget) else (),
+        record=posterior.record,
+        plain_share=_plain_share(posterior, len(trained), x.shape[1]),
+        training=length,
+    )
+    return evaluate(case, seed)
+
+
+def _observed(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
+    """Targets in their own units, (B,), or class numbers."""
+    values = encoder.encode_target(frame)
+    if isinstance(encoder.target, NumericTarget):
+        return as_tensor(encoder.target.decode(values.double().squeeze(1)))
+    return values
+
+
+def _predicted(posterior: Posterior, x: Tensor, encoder: Encoder) -> Predictive:
+    prediction, target = predict_exactly(posterior, x), encoder.target
+    if isinstance(target, ClassTarget):
+        return prediction
+    return in_units(prediction, np.array([target.mean]), np.array([target.scale]))
+
+
+def _single_networks(posterior: Posterior) -> Sequence[Posterior]:
+    """Every member as a network by itself; none where the posterior is one."""
+    points = posterior.members()
+    if isinstance(posterior, Draws) and points.members == 1:
+        return ()
+    each = (points.take([member]) for member in range(points.members))
+    return [Draws(posterior.model, one, Draws.uniform(one)) for one in each]
+
+
+def _plain_share(posterior: Posterior, rows: int, features: int) -> float:
+    """Part of the training rows that one network was trained on: members of an ensemble each validate on the rest."""
+    members = posterior.members().members
+    if members == 1 or rows < FEW_ROWS:
+        return 1.0
+    return 1.0 - 1.0 / members if rows * features * members <= LARGEST_COPY else 0.9
+
+
+def _metadata(loaded: LoadedTable, length: TrainingLength) -> RunMetadata:
+    request, problem = loaded.request, loaded.problem
+    return RunMetadata(
+        source=Path(loaded.table.source).name,
+        rows=len(problem.frame),
+        target=request.target,
+        columns=columns_metadata(problem.columns),
+        notes=problem.notes,
+        method=request.method,
+        test=request.test,
+        seed=request.seed,
+        seconds=time.monotonic() - loaded.started,
+        created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        credo=version("credo"),
+        training=length,
+    )

@@ -1,0 +1,126 @@
+"""The first half of the table job: what is asked for, and the table read, understood and divided."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from credo.data import Task
+from credo.data.problem import Kind, TableProblem, pose
+from credo.data.reading import InputTable, read_table, table_of
+from credo.data.splits import Split, split
+from credo.data.values import numbers, words
+from credo.tabular.recipes import RECIPES, Settings
+
+LEAST = 8
+"""Training rows."""
+SMALLEST = 1e-100
+"""Targets that vary less, or more than the inverse, have squares that a computer cannot hold."""
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What the user wants to know of a table.
+
+    Attributes:
+        target: name of the column to predict.
+        method: a name in `RECIPES`.
+        task: None decides by the target.
+        test: part of the rows that is held out.
+        seed: every stream of randomness derives from it.
+        epochs: at most so many passes over the data before the learning rate falls; None for the method's own limit.
+        drop: names of columns that must not be used.
+    """
+
+    target: str
+    method: str = "ensemble"
+    task: Task | None = None
+    test: float = 0.2
+    seed: int = 0
+    epochs: int | None = None
+    drop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.test < 1.0:
+            raise ValueError(
+                f"test must lie between 0 and 1, got {self.test}: it is the part of the rows that is held out to judge "
+                "the result"
+            )
+        if self.target in self.drop:
+            raise ValueError(f"{self.target!r} is the target and cannot be dropped")
+        if self.method not in RECIPES:
+            raise ValueError(f"method must be one of {', '.join(RECIPES)}, got {self.method!r}")
+        Settings(self.epochs)
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedTable:
+    """A table that has been read and understood.
+
+    Attributes:
+        request: what the user wants.
+        table: as it was read.
+        problem: what its columns are.
+        parts: which rows are training rows and which are held out.
+        started: when work began, by the monotonic clock.
+    """
+
+    request: FitRequest
+    table: InputTable
+    problem: TableProblem
+    parts: Split
+    started: float
+
+    @property
+    def file_rows(self) -> NDArray[np.int64]:
+        """The numbers in the file, from 1, of the rows of the problem: rows are left out by their target alone."""
+        target = self.problem.target
+        usable = self.table.frame[target].isin(self.problem.frame[target].unique()).to_numpy()
+        return np.flatnonzero(usable) + 1
+
+
+def load_table(table: pd.DataFrame | str | Path, request: FitRequest) -> LoadedTable:
+    """Read a table, once, and find out what is in it.
+
+    Args:
+        table: a CSV or Parquet file, or a data frame.
+        request: what the user wants.
+
+    Raises:
+        ValueError: if the table or the request makes no sense; the sentence says why.
+    """
+    started = time.monotonic()
+    found = table_of(table, "the table") if isinstance(table, pd.DataFrame) else read_table(table)
+    problem = pose(found, request.target, task=request.task, kinds=dict.fromkeys(request.drop, Kind.IDENTIFIER))
+    classes = words(problem.frame[request.target]).astype(str) if problem.task is Task.CLASSIFICATION else None
+    parts = split(len(problem.frame), test=request.test, seed=request.seed, classes=classes)
+    _check_training_rows(problem, parts, request.test)
+    return LoadedTable(request, found, problem, parts, started)
+
+
+def _check_training_rows(problem: TableProblem, parts: Split, test: float) -> None:
+    """Refuse before training what would fail after it: too few training rows, or a target without a scale."""
+    if len(parts.train) < LEAST:
+        raise ValueError(
+            f"test={test:g} leaves {len(parts.train)} of {len(problem.frame)} rows for training, and at least {LEAST} "
+            "are needed: hold out fewer (--test)"
+        )
+    if problem.task is Task.CLASSIFICATION:
+        return
+    known = numbers(problem.frame[problem.target])[parts.train]
+    largest, varies = float(np.abs(known).max()), float(np.ptp(known / 2.0)) * 2.0
+    if not SMALLEST < varies <= largest * 2.0 < 1.0 / SMALLEST:
+        raise ValueError(
+            f"column {problem.target!r} varies by {varies:.3g} in the {len(known)} training rows (numbers up to "
+            f"{largest:.3g}), which cannot be computed with: multiply it by a power of ten, or check its unit"
+        )
+    if varies <= 1e-7 * largest:
+        raise ValueError(
+            f"column {problem.target!r} varies by {varies:.3g} around {largest:.3g} in the training rows, too little "
+            "to predict: subtract a constant from it"
+        )

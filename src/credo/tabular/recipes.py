@@ -1,0 +1,199 @@
+"""Methods by name, with settings that suit a table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from credo.core.checks import check_at_least, check_options
+from credo.core.optimizers import Constant, Cosine
+from credo.likelihoods import Likelihood
+from credo.methods import MAP, BayesByBackprop, Ensemble, MCDropout, Method
+from credo.model import Model
+from credo.nets import MLP
+from credo.priors import Normal, Prior
+
+STEPS = 20_000
+"""Steps after which training ends in any case, when the user does not limit the epochs."""
+HIDDEN, ACTIVATION = (50, 50), "relu"
+"""The network of a table, when the user does not describe one."""
+SMALLEST_NOISE = 1e-3
+"""The smallest standard deviation of the noise, as a part of that of the target: no table is known better."""
+DROPOUT_RATE = 0.1
+POINT_PRIOR = Normal(3.0, fan_in=True)
+"""Prior of methods that look for the best weights. The most probable weights under a narrow prior are nearly zero where
+there are fewer rows than weights; a wide one only keeps weights from running away, and validation rows do the rest."""
+CHOOSERS = 5
+"""Networks that choose the number of epochs for a method that trains one network."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train: what a recipe takes from the user.
+
+    Attributes:
+        epochs: at most so many passes over the data; None for as many as `STEPS` steps make.
+        learning_rate: step size of the optimizer.
+        batch_size: examples per step; None chooses by the number of rows.
+        members: of an ensemble.
+    """
+
+    epochs: int | None = None
+    learning_rate: float = 3e-3
+    batch_size: int | None = None
+    members: int = 5
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        check_at_least("members", self.members, 1)
+        if self.epochs is not None:
+            check_at_least("epochs", self.epochs, 1)
+        if self.batch_size is not None:
+            check_at_least("batch_size", self.batch_size, 1)
+
+    def batch(self, rows: int) -> int:
+        """Examples per step for a table of so many rows."""
+        if self.batch_size is not None:
+            return min(self.batch_size, rows)
+        return min(64 if rows < 5_000 else 128 if rows < 50_000 else 256, rows)
+
+    def limit(self, rows: int) -> int:
+        """The largest number of epochs for a table of so many rows."""
+        if self.epochs is not None:
+            return self.epochs
+        return min(max(STEPS // -(-rows // self.batch(rows)), 10), 1000)
+
+
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """A named method.
+
+    Attributes:
+        settings: the user's.
+    """
+
+    settings: Settings
+
+    @property
+    def networks(self) -> int:
+        """Networks that are trained side by side while validation rows choose the number of epochs."""
+        return CHOOSERS
+
+    @property
+    def early_stopping(self) -> bool:
+        """Whether validation rows choose the number of epochs."""
+        return True
+
+    @property
+    def keeps_networks(self) -> bool:
+        """Whether the networks that chose are the result; else one more is trained, on all rows."""
+        return False
+
+    @property
+    def dropout(self) -> float:
+        """Dropout rate of the network."""
+        return 0.0
+
+    @property
+    def prior(self) -> Prior:
+        """Prior of the weights."""
+        return POINT_PRIOR
+
+    @abstractmethod
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        """One network's method, for so many epochs; when cooling, with a learning rate that falls to zero."""
+
+
+def _map(settings: Settings, epochs: int, rows: int, cooling: bool) -> MAP:
+    return MAP(epochs, settings.learning_rate, settings.batch(rows), schedule=Cosine() if cooling else Constant())
+
+
+@dataclass(frozen=True)
+class EnsembleRecipe(Recipe):
+    """A deep ensemble in which each member validates on a part of the rows that it does not train on."""
+
+    @property
+    def networks(self) -> int:
+        return self.settings.members if self.settings.members > 1 else CHOOSERS
+
+    @property
+    def keeps_networks(self) -> bool:
+        return self.settings.members > 1
+
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        return _map(self.settings, epochs, rows, cooling)
+
+
+@dataclass(frozen=True)
+class MAPRecipe(Recipe):
+    """One network, the most probable weights."""
+
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        return _map(self.settings, epochs, rows, cooling)
+
+
+@dataclass(frozen=True)
+class DropoutRecipe(Recipe):
+    """One network with dropout left on."""
+
+    @property
+    def dropout(self) -> float:
+        return DROPOUT_RATE
+
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        schedule = Cosine() if cooling else Constant()
+        return MCDropout(epochs, self.settings.learning_rate, self.settings.batch(rows), schedule=schedule)
+
+
+@dataclass(frozen=True)
+class VariationalRecipe(Recipe):
+    """A distribution over the weights of one network; its prior guards against overfitting."""
+
+    @property
+    def prior(self) -> Prior:
+        return Normal(1.0, fan_in=True)
+
+    @property
+    def early_stopping(self) -> bool:
+        return False
+
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        rate, batch = self.settings.learning_rate, self.settings.batch(rows)
+        return BayesByBackprop(epochs, rate, batch, estimator="local", schedule=Cosine())
+
+
+RECIPES: dict[str, type[Recipe]] = {
+    "ensemble": EnsembleRecipe,
+    "map": MAPRecipe,
+    "dropout": DropoutRecipe,
+    "vi": VariationalRecipe,
+}
+
+
+def recipe_of(method: str | Method, settings: Settings) -> Recipe | Method:
+    """The recipe of that name; a method that is one already stays as it is."""
+    if isinstance(method, Method):
+        return method
+    if method not in RECIPES:
+        raise ValueError(f"method must be one of {', '.join(RECIPES)}, or a credo method, got {method!r}")
+    return RECIPES[method](settings)
+
+
+def table_model(
+    inputs: int,
+    outputs: int,
+    likelihood: Likelihood,
+    recipe: Recipe | Method,
+    hidden: Sequence[int] = HIDDEN,
+    activation: str = ACTIVATION,
+) -> Model:
+    """A multilayer perceptron as the recipe needs it; a method of the user gets credo's default prior."""
+    if isinstance(recipe, Recipe):
+        return Model(MLP(inputs, outputs, tuple(hidden), activation, recipe.dropout), likelihood, recipe.prior)
+    return Model(MLP(inputs, outputs, tuple(hidden), activation), likelihood)
+
+
+def members_of(method: Method, members: int) -> Method:
+    """`members` runs of a method side by side."""
+    return method if members == 1 else Ensemble(method, members)

@@ -1,0 +1,77 @@
+"""Validation rows: kept away from training, they say when to stop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credo.data.splits import folds, split
+from credo.loop.batches import PerMember
+from credo.model import Batch, Target
+from credo.posteriors import Posterior
+
+NAIVE_SHARE = 0.01
+"""Part of a prediction that ignores the inputs, mixed in where validation rows are scored: without it, a single row of
+which a network is wrongly sure outweighs all others."""
+NAIVE_SCALE = 3.0
+"""Standard deviation of that prediction for standardized numbers."""
+LARGEST_COPY = 5 * 10**7
+"""Entries of x that may be copied so that each member has its own rows; beyond, all share one validation part."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationRows:
+    """Rows to train on and rows to validate on.
+
+    Attributes:
+        data: to train on, for each network its own or for all the same.
+        batch: to validate on, likewise.
+        naive: log density of the validation targets for a prediction that ignores the inputs.
+        rows: number of rows that each network trains on.
+    """
+
+    data: PerMember | tuple[Tensor, Tensor]
+    batch: Batch
+    naive: Tensor
+    rows: int
+
+    @torch.no_grad()
+    def score(self, posterior: Posterior) -> float:
+        """Mean of log((1 - NAIVE_SHARE) p(y) + NAIVE_SHARE naive(y)) over the rows that each network has not seen."""
+        variables = posterior.members()
+        moved = Batch(self.batch.x.to(variables.device), self.batch.y.to(variables.device), self.batch.per_member)
+        each = Target(posterior.model, moved.examples).log_likelihood(variables, moved).double().cpu()
+        return float(
+            torch.logaddexp(each + math.log1p(-NAIVE_SHARE), self.naive.double() + math.log(NAIVE_SHARE)).mean()
+        )
+
+
+def hold_out(x: Tensor, y: Tensor, networks: int, seed: int) -> ValidationRows:
+    """A part of the rows for each network, so that every row has a say; of a large table, one tenth for all.
+
+    Args:
+        x: inputs, (N, F).
+        y: standardized targets (N, D), or class numbers (N,), of which each part has its share.
+        networks: number of networks.
+        seed: of the choice.
+    """
+    classes, naive = None if y.is_floating_point() else y.numpy(), _naive(y)
+    if x.numel() * networks <= LARGEST_COPY:
+        parts = folds(len(x), networks, seed=seed, classes=classes)
+        train, held = torch.from_numpy(parts.kept), torch.from_numpy(parts.held)
+        return ValidationRows(
+            PerMember(x[train], y[train]), Batch(x[held], y[held], per_member=True), naive[held], train.shape[1]
+        )
+    part = split(len(x), test=0.1, seed=seed, classes=classes)
+    train, held = torch.from_numpy(part.train), torch.from_numpy(part.test)
+    return ValidationRows((x[train], y[train]), Batch(x[held], y[held]), naive[held], len(train))
+
+
+def _naive(y: Tensor) -> Tensor:
+    """Log density of each target, (N,): a wide normal distribution, or every class alike."""
+    if y.is_floating_point():
+        return (-0.5 * (y / NAIVE_SCALE).square() - math.log(NAIVE_SCALE * math.sqrt(2 * math.pi))).sum(1)
+    return torch.full((len(y),), -math.log(int(y.max()) + 1))
