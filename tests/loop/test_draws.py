@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import re
 import signal
@@ -104,12 +106,20 @@ def test_thinning_keeps_every_so_many_of_the_same_chain() -> None:
 
 
 def anonymous() -> int:
-    """Bytes of memory that belong to this process alone; pages mapped from files are not among them."""
+    """Bytes of memory that this process holds for itself.
+
+    Pages mapped from files are not among them, nor what was freed and the allocator had not yet given back.
+    """
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     text = Path("/proc/self/status").read_text()
     return 1024 * int(re.search(r"RssAnon:\s+(\d+) kB", text)[1])
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's count of memory")
+@pytest.mark.skipif(
+    not (Path("/proc/self/status").exists() and hasattr(ctypes.CDLL(None), "malloc_trim")),
+    reason="reads Linux's count of memory, and needs glibc's allocator to give back what is free",
+)
 def test_draws_on_disk_take_no_memory(tmp_path: Path) -> None:
     wide = credo.Model(nets.MLP(2, 1, (15_000,)), likelihoods.Gaussian())  # 240 kB a draw
     method = credo.SGLD(epochs=250, warmup=10, batch_size=None, draws=240)
@@ -122,9 +132,9 @@ def test_draws_on_disk_take_no_memory(tmp_path: Path) -> None:
         return anonymous() - before
 
     draws = 240 * 4 * (2 * 15_000 + 15_000 + 15_000 + 1)
-    # the allocator keeps some of what a step needed
-    assert taken(checkpoint=credo.Checkpoint(tmp_path / "run", seconds=60.0)) < 0.5 * draws
-    assert taken() > 0.8 * draws, "and the test would notice if they did"
+    # torch's own caches may grow meanwhile
+    assert taken(checkpoint=credo.Checkpoint(tmp_path / "run", seconds=60.0)) < 0.1 * draws
+    assert taken() > 0.9 * draws, "and the test would notice if they did"
 
 
 def halfway(folder: Path) -> credo.Posterior:
