@@ -21,6 +21,7 @@ from credo.likelihoods import (
     LearnedGaussian,
     Likelihood,
     Poisson,
+    SharedGaussian,
 )
 from credo.predictive import predictive
 
@@ -28,6 +29,7 @@ B = 4
 CASES: dict[str, tuple[Likelihood, int]] = {
     "Gaussian": (Gaussian(scale=0.3), 2),
     "LearnedGaussian": (LearnedGaussian(), 2),
+    "SharedGaussian": (SharedGaussian(), 2),
     "HeteroscedasticGaussian": (HeteroscedasticGaussian(floor=0.1), 4),
     "Categorical": (Categorical(), 3),
     "Bernoulli": (Bernoulli(), 2),

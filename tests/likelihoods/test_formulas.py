@@ -24,6 +24,7 @@ from credo.likelihoods import (
     Likelihood,
     NumericLikelihood,
     Poisson,
+    SharedGaussian,
 )
 
 ERROR_RATE = 1e-6
@@ -50,7 +51,7 @@ class Case:
         match self.likelihood:
             case Gaussian(scale=scale):
                 return distributions.Normal(outputs, scale)
-            case LearnedGaussian():
+            case LearnedGaussian() | SharedGaussian():
                 return distributions.Normal(outputs, params["log_scale"].exp().unsqueeze(-2))
             case HeteroscedasticGaussian(floor=floor):
                 half = self.outputs // 2
@@ -74,6 +75,7 @@ CASES = {
     "Gaussian, two targets": Case(Gaussian(scale=2.5), 2, 2),
     "LearnedGaussian": Case(LearnedGaussian(), 1, 1),
     "LearnedGaussian, two targets": Case(LearnedGaussian(initial_scale=0.5), 2, 2),
+    "SharedGaussian, two targets": Case(SharedGaussian(initial_scale=0.5), 2, 2),
     "HeteroscedasticGaussian": Case(HeteroscedasticGaussian(), 2, 1),
     "HeteroscedasticGaussian, two targets": Case(HeteroscedasticGaussian(floor=0.1), 4, 2),
     "Categorical, two classes": Case(Categorical(), 2, 1),

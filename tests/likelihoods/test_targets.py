@@ -12,9 +12,10 @@ from credo.likelihoods import (
     HeteroscedasticGaussian,
     LearnedGaussian,
     Poisson,
+    SharedGaussian,
 )
 
-REAL = [Gaussian(), LearnedGaussian(), Poisson(), Bernoulli()]
+REAL = [Gaussian(), LearnedGaussian(), SharedGaussian(), Poisson(), Bernoulli()]
 names = {"ids": lambda v: type(v).__name__}
 
 

@@ -1,18 +1,24 @@
-"""How the outputs of a network say what may be observed: Gaussian, Categorical, Bernoulli, Poisson."""
+"""How the outputs of a network say what may be observed: numbers, counts, classes, gray values."""
 
 from credo.likelihoods.base import ClassLikelihood, Likelihood, NumericLikelihood
 from credo.likelihoods.classes import Bernoulli, Categorical
-from credo.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian, LearnedGaussian
+from credo.likelihoods.continuous_bernoulli import ContinuousBernoulli
+from credo.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
+from credo.likelihoods.gray import BinarizedBernoulli, GrayCrossEntropy
 from credo.likelihoods.poisson import Poisson
 
 __all__ = [
     "Bernoulli",
+    "BinarizedBernoulli",
     "Categorical",
     "ClassLikelihood",
+    "ContinuousBernoulli",
     "Gaussian",
+    "GrayCrossEntropy",
     "HeteroscedasticGaussian",
     "LearnedGaussian",
     "Likelihood",
     "NumericLikelihood",
     "Poisson",
+    "SharedGaussian",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
 
 import torch
@@ -66,20 +67,10 @@ class Categorical(ClassLikelihood):
         return torch.diag_embed(probs) - probs.unsqueeze(-1) * probs.unsqueeze(-2)
 
 
-@dataclass(frozen=True)
-class Bernoulli(ClassLikelihood):
-    """D separate yes-or-no targets; the network's D outputs are logits.
-
-    p(y = 1 | f) = sigmoid(f)
-    """
+class BernoulliLogits(ClassLikelihood, ABC):
+    """D separate targets that are 0 or 1, or probabilities of them; the network's D outputs are logits."""
 
     exclusive = False
-
-    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
-        y = as_columns(y, outputs, "Bernoulli")
-        if not bool(((y == 0) | (y == 1)).all()):
-            raise ValueError("y holds values other than 0 and 1: likelihoods.Bernoulli needs 0 (no) or 1 (yes)")
-        return y
 
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         target = y.to(outputs.dtype).expand_as(outputs)
@@ -100,3 +91,17 @@ class Bernoulli(ClassLikelihood):
     def fisher(self, outputs: Tensor, params: Params) -> Tensor:
         """p (1 - p) on the diagonal."""
         return torch.diag_embed(self.variance(outputs, params))
+
+
+@dataclass(frozen=True)
+class Bernoulli(BernoulliLogits):
+    """D separate yes-or-no targets; the network's D outputs are logits.
+
+    p(y = 1 | f) = sigmoid(f)
+    """
+
+    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
+        y = as_columns(y, outputs, "Bernoulli")
+        if not bool(((y == 0) | (y == 1)).all()):
+            raise ValueError("y holds values other than 0 and 1: likelihoods.Bernoulli needs 0 (no) or 1 (yes)")
+        return y

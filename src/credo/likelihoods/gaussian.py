@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -100,13 +100,11 @@ class Gaussian(GaussianNoise):
 
 
 @dataclass(frozen=True)
-class LearnedGaussian(GaussianNoise):
-    """Normal noise with one unknown standard deviation for each target, learned with the weights.
-
-    p(y | f) = N(y; f, exp(log_scale)^2),   log_scale ~ N(log initial_scale, 3^2)
+class LearnedScale(GaussianNoise, ABC):
+    """Normal noise whose standard deviations are learned with the weights, each with a wide prior.
 
     Args:
-        initial_scale: where log_scale starts, and the center of its (wide) prior.
+        initial_scale: where log_scale starts, and the center of its prior.
     """
 
     initial_scale: float = 1.0
@@ -115,19 +113,53 @@ class LearnedGaussian(GaussianNoise):
         check_options(self)
         check_positive("initial_scale", self.initial_scale)
 
+    @abstractmethod
+    def scales(self, outputs: int) -> int:
+        """How many standard deviations there are."""
+
     def parameters(self, outputs: int) -> Params:
-        return {"log_scale": torch.full((outputs,), math.log(self.initial_scale))}
+        return {"log_scale": torch.full((self.scales(outputs),), math.log(self.initial_scale))}
 
     def log_prior(self, params: Params) -> Tensor:
         z = (params["log_scale"] - math.log(self.initial_scale)) / 3.0
         return (-0.5 * z.square() - math.log(3.0) - HALF_LOG_2PI).sum(-1)
 
     def draw_parameters(self, outputs: int, members: int, generator: torch.Generator) -> Params:
-        noise = torch.randn((members, outputs), generator=generator, device=generator.device)
+        noise = torch.randn((members, self.scales(outputs)), generator=generator, device=generator.device)
         return {"log_scale": math.log(self.initial_scale) + 3.0 * noise}
 
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         return outputs, params["log_scale"].exp().unsqueeze(-2)
+
+
+@dataclass(frozen=True)
+class LearnedGaussian(LearnedScale):
+    """Normal noise with one unknown standard deviation for each target, learned with the weights.
+
+    p(y | f) = N(y; f, exp(log_scale)^2),   log_scale ~ N(log initial_scale, 3^2)
+
+    Args:
+        initial_scale: where log_scale starts, and the center of its (wide) prior.
+    """
+
+    def scales(self, outputs: int) -> int:
+        return outputs
+
+
+@dataclass(frozen=True)
+class SharedGaussian(LearnedScale):
+    """Normal noise with one unknown standard deviation for all targets together, such as the pixels of an image.
+
+    p(y | f) = prod_d N(y_d; f_d, exp(log_scale)^2),   log_scale ~ N(log initial_scale, 3^2)
+
+    A pixel that is the same in all images would draw a scale of its own to zero, and its density to infinity.
+
+    Args:
+        initial_scale: where log_scale starts, and the center of its (wide) prior.
+    """
+
+    def scales(self, outputs: int) -> int:
+        return 1
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Params
-from credo.likelihoods import Bernoulli, Categorical, ClassLikelihood, Gaussian, LearnedGaussian, Likelihood
+from credo.likelihoods import (
+    Bernoulli,
+    Categorical,
+    ClassLikelihood,
+    Gaussian,
+    LearnedGaussian,
+    Likelihood,
+    SharedGaussian,
+)
 from credo.likelihoods.gaussian import GaussianNoise
 from credo.predictive.base import ClassPredictive, NumericPredictive, Predictive
 
@@ -212,7 +220,7 @@ def gaussian_predictive(
 ) -> Predictive:
     """The predictive of a network whose outputs are M normals, with log weights (M,) that are normalized here."""
     weights = log_weights.to(outputs.mean).log_softmax(0)
-    if isinstance(likelihood, Gaussian | LearnedGaussian):
+    if isinstance(likelihood, Gaussian | LearnedGaussian | SharedGaussian):
         noise = likelihood.variance(outputs.mean, params)
         scale = (outputs.variance.clamp_min(0.0) + noise).sqrt()
         return GaussianPredictive(_Marginal(), outputs.mean, {"scale": scale}, weights, outputs, noise)
