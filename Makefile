@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: help demo test test-slow lint format docs figures bench lock clean
+.PHONY: help demo test test-plain test-slow lint format docs figures bench lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,6 +25,9 @@ demo: $(INSTALLED) ## the main job as a user meets it
 
 test: $(INSTALLED) ## everything that must hold, in a few minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-plain: $(INSTALLED) ## what kernels could change, with all of them switched off
+	CREDO_KERNELS=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" tests/mcmc tests/mcmc_others tests/contract
 
 test-slow: $(INSTALLED) ## the long statistical checks too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -46,6 +49,7 @@ bench: $(INSTALLED) ## ratios against plain torch, measured here and now
 	$(BIN)/python benchmarks/vi.py
 	$(BIN)/python benchmarks/dropout.py
 	$(BIN)/python benchmarks/variational_dropout.py
+	$(BIN)/python benchmarks/kernels.py
 
 lock: $(DOCS_INSTALLED) ## write constraints.txt from what is installed
 	{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' | sort -f; } > constraints.new

@@ -57,7 +57,7 @@ def fit(
         device: where to compute.
         validation: a pair (x, y); its log likelihood joins the history, and the accuracy where y holds classes.
         checkpoint: a folder to save the run to as it goes, or a `Checkpoint` with an interval.
-        resume: go on with the run that the checkpoint folder holds, if there is one.
+        resume: continue the run that the checkpoint folder holds, if there is one.
         progress: True or False; None shows a line where there is a terminal; or a function that takes a `Report`.
         start: weights to begin with: another posterior, a trained module, or tensors by name. None leaves it to the
             method, which draws fresh ones as a rule.

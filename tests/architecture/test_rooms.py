@@ -258,9 +258,12 @@ def classes() -> dict[str, ast.ClassDef]:
 
 
 def repeated_names(trees: list[ast.Module]) -> list[str]:
-    """Names of more than one class."""
-    every = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    return sorted(name for name, count in every.items() if count > 1)
+    """Names of more than one class, or of a class and of another type; a leading underscore makes no other name."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    classes = Counter(node.name.lstrip("_") for node in nodes if isinstance(node, ast.ClassDef))
+    tops = [node.targets[0] for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
+    others = {node.id.lstrip("_") for node in tops if isinstance(node, ast.Name) and not node.id.isupper()}
+    return sorted(name for name, count in classes.items() if count > 1 or name in others)
 
 
 def test_one_name_for_one_class() -> None:
@@ -268,7 +271,8 @@ def test_one_name_for_one_class() -> None:
 
 
 def test_a_name_for_two_classes_is_noticed() -> None:
-    assert repeated_names([ast.parse("class A: ..."), ast.parse("class A: ...\nclass B: ...")]) == ["A"]
+    assert repeated_names([ast.parse("class A: ..."), ast.parse("class _A: ...\nclass B: ...")]) == ["A"]
+    assert repeated_names([ast.parse("class A: ..."), ast.parse("A = tuple[int, int]")]) == ["A"]
 
 
 def names(nodes: list[ast.expr]) -> list[str]:

@@ -294,7 +294,7 @@ REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "validation NaN": (ValueError, "validation y has NaN", {"validation": (X, changed(Y, 2, torch.nan))}),
     "validation alone": (TypeError, "a pair (x, y)", {"validation": X}),
     "start is a text": (TypeError, "start must be a posterior, a module or a dict", {"start": "weights"}),
-    "start has strangers": (
+    "start has more than the network": (
         ValueError,
         "the network has no 'extra'",
         {"start": {**nets.MLP(3, 1, (6,)).state_dict(), "extra": torch.ones(1)}},

@@ -238,7 +238,7 @@ def test_ctrl_c_keeps_the_draws_there_are(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_ctrl_c_in_the_warm_up_says_that_no_draw_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.warns(credo.CredoWarning, match="interrupted at step 2 of 10: no draw was kept yet"):
+    with pytest.warns(credo.CredoWarning, match="interrupted at step 2 of 10: there is no draw yet"):
         posterior = interrupted_at(1, monkeypatch, checkpoint=tmp_path)
     assert not posterior.record.finished
     assert len(posterior.draw()) == 2, "where the two chains stood"

@@ -19,18 +19,18 @@ from torch import Tensor, nn
 import credo
 from credo import likelihoods, priors
 
-LANES, EXAMPLES, DRAWS, LEVEL = 320, 6, 15, 1e-4
+CHAINS, EXAMPLES, DRAWS, LEVEL = 320, 6, 15, 1e-4
 SAMPLERS = {
-    "hmc": credo.HMC(draws=DRAWS, warmup=100, chains=LANES, thin=5),
-    "nuts": credo.NUTS(draws=DRAWS, warmup=100, chains=LANES, thin=5),
+    "hmc": credo.HMC(draws=DRAWS, warmup=100, chains=CHAINS, thin=5),
+    "nuts": credo.NUTS(draws=DRAWS, warmup=100, chains=CHAINS, thin=5),
 }
 
 
 def simulated(seed: int = 0) -> tuple[Tensor, credo.PerMember]:
-    """Weights of logistic regressions from N(0, 1.5^2), (LANES, 2), and few labels of each: skewed posteriors."""
+    """Weights of logistic regressions from N(0, 1.5^2), (CHAINS, 2), and few labels of each: skewed posteriors."""
     streams = credo.Stream(seed, ("calibration",))
-    x = streams.child("x").normal(LANES, EXAMPLES, 2, dtype=torch.float64) + 0.5
-    w = 1.5 * streams.child("w").normal(LANES, 2, dtype=torch.float64)
+    x = streams.child("x").normal(CHAINS, EXAMPLES, 2, dtype=torch.float64) + 0.5
+    w = 1.5 * streams.child("w").normal(CHAINS, 2, dtype=torch.float64)
     probs = torch.sigmoid((x @ w.unsqueeze(2)).squeeze(2))
     uniform = torch.rand(probs.shape, generator=streams.child("y").generator(), dtype=torch.float64)
     return w, credo.PerMember(x, (uniform < probs).double())

@@ -1,8 +1,8 @@
 """Transitions from exact draws leave the law as it is; wrong ones do not.
 
-Chains are lanes, so thousands of them cost little: each starts at an exact draw, makes ten transitions, and must still
-be one. A p-value below 1e-4 rejects: with six right samplers here, the seeds being fixed, the chance that they were
-unlucky was 6e-4. Every wrong twin must be rejected at the same level.
+Chains are one tensor axis, so thousands of them cost little: each starts at an exact draw, makes ten transitions, and
+must still be one. A p-value below 1e-4 rejects: with six right samplers here, the seeds being fixed, the chance that
+they were unlucky was 6e-4. Every wrong twin must be rejected at the same level.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from credo.methods.mcmc.integrators import (
     unit_vectors,
 )
 
-LANES, TRANSITIONS, LEVEL = 6_000, 10, 1e-4
+CHAINS, TRANSITIONS, LEVEL = 6_000, 10, 1e-4
 PLAIN = DiagonalMetric(torch.tensor([0.8, 1.1]).double())
 DENSE = DenseMetric(torch.tensor([[0.8, 0.0], [1.0, 0.5]]).double())
 
@@ -38,11 +38,11 @@ class Accepted:
 
 
 def noise(generator: torch.Generator) -> Tensor:
-    return torch.randn(LANES, 2, generator=generator, dtype=torch.float64)
+    return torch.randn(CHAINS, 2, generator=generator, dtype=torch.float64)
 
 
 def by_hmc(law: Callable, chains: ChainState, metric: Metric, generator: torch.Generator) -> ChainState:
-    momentum, uniform = noise(generator), torch.rand(LANES, generator=generator, dtype=torch.float64)
+    momentum, uniform = noise(generator), torch.rand(CHAINS, generator=generator, dtype=torch.float64)
     proposal = hamiltonian.hamiltonian_trajectory(law, chains, momentum, 0.5, metric, 3)
     return hmc.accept(chains, proposal, uniform, 3).chains
 
@@ -52,13 +52,13 @@ def by_nuts(law: Callable, chains: ChainState, metric: Metric, generator: torch.
 
 
 def by_mams(law: Callable, chains: ChainState, metric: Metric, generator: torch.Generator) -> ChainState:
-    direction, uniform = unit_vectors(noise(generator)), torch.rand(LANES, generator=generator, dtype=torch.float64)
+    direction, uniform = unit_vectors(noise(generator)), torch.rand(CHAINS, generator=generator, dtype=torch.float64)
     proposal = mams.microcanonical_trajectory(law, chains, direction, 0.9, metric, 3)
     return hmc.accept(chains, proposal, uniform, 3).chains
 
 
 def p_value(transition: Callable, law: Callable, metric: Metric, seed: int = 0) -> float:
-    chains, generator = law.chains(LANES, seed), torch.Generator().manual_seed(seed + 1)
+    chains, generator = law.chains(CHAINS, seed), torch.Generator().manual_seed(seed + 1)
     for _ in range(TRANSITIONS):
         chains = transition(law, chains, metric, generator)
     return law.p_value(chains.position)
@@ -121,7 +121,7 @@ def test_a_wrong_integrator_shows(
 def test_a_turn_judged_from_a_fixed_end_shows(law: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether to stop may depend on the trajectory, not on which of its states was the first."""
     right = nuts.join
-    monkeypatch.setattr(nuts, "DEPTH_TO_COMPACT", 99)  # all lanes stay, so that they can be compared with their start
+    monkeypatch.setattr(nuts, "DEPTH_TO_COMPACT", 99)  # all chains stay, so that they can be compared with their start
     monkeypatch.setattr(nuts, "turning", lambda first, last, total: torch.zeros(total.shape[:-1], dtype=torch.bool))
 
     def from_the_start(law: Callable, chains: ChainState, metric: Metric, generator: torch.Generator) -> ChainState:

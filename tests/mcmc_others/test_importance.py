@@ -109,7 +109,7 @@ def test_k_hat_passes_a_good_proposal_and_flags_a_bad_one(line: Any) -> None:
 
 
 def test_too_few_draws_to_tell_are_not_trusted(line: Any) -> None:
-    with pytest.warns(credo.CredoWarning, match="cannot be told from so few draws"):
+    with pytest.warns(credo.CredoWarning, match="cannot be estimated from so few draws"):
         credo.fit(line.model, line.data, credo.ImportanceSampling(proposal(line, 1.5), draws=10))
 
 

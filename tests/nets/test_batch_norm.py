@@ -77,9 +77,9 @@ def test_prediction_reads_the_statistics_and_leaves_them(plan):
     assert not torch.allclose(in_training, whole)
 
 
-def _masks(network: Network, variables: Variables, lanes: int, examples: int | None):
+def _masks(network: Network, variables: Variables, count: int, examples: int | None):
     sites = network.trace(variables, torch.zeros(2, 3)).sites
-    return draw_masks(sites, Stream(3), lanes, examples, network.dtype, "cpu")
+    return draw_masks(sites, Stream(3), count, examples, network.dtype, "cpu")
 
 
 def test_a_look_at_the_network_leaves_the_statistics():

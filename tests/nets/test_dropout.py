@@ -99,9 +99,9 @@ def prepared(module: nn.Module, shape: tuple[int, ...], members: int = 1) -> tup
     return network, network.initial(members, Stream(0)), Stream(1).normal(*shape, dtype=torch.float64)
 
 
-def masks_for(network: Network, variables: Variables, x: Tensor, lanes: int, examples: int | None, seed: int = 2):
+def masks_for(network: Network, variables: Variables, x: Tensor, count: int, examples: int | None, seed: int = 2):
     sites = network.trace(variables, x).sites
-    return draw_masks(sites, Stream(seed), lanes, examples, network.dtype, "cpu")
+    return draw_masks(sites, Stream(seed), count, examples, network.dtype, "cpu")
 
 
 @every_place
@@ -214,13 +214,13 @@ def test_statistics_of_masks(rate):
     assert abs(z) < stats.norm.isf(ERROR_RATE / 2)
 
 
-def test_masks_of_lanes_places_and_examples_are_unrelated():
+def test_masks_of_members_places_and_examples_are_unrelated():
     sites = [Site((2, 400), 0, 1, 0.5, False)] * 2
     masks = torch.cat(draw_masks(sites, Stream(0), 6, 5, torch.float64, "cpu"), 1).reshape(60, 400)
     largest = torch.corrcoef(masks).triu(1).abs().max()
     limit = stats.norm.isf(ERROR_RATE / (60 * 59)) / 400**0.5
     assert float(largest) < limit
-    twin = torch.cat([masks[:-1], masks[:1]])  # one mask for two lanes
+    twin = torch.cat([masks[:-1], masks[:1]])  # one mask for two count
     assert float(torch.corrcoef(twin).triu(1).abs().max()) > limit
 
 

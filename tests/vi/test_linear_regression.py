@@ -21,6 +21,7 @@ from credo import exact, likelihoods, priors
 from credo.core.optimizers import Schedule
 from credo.core.trees import Variables
 from credo.diagnostics import gradient_draws, trust
+from credo.methods.ascent import per_example_gradient
 from credo.methods.base import Tick
 from credo.methods.vi import BayesByBackprop, BlackBoxVI, GeometricWeights, WarmUp
 from credo.methods.vi import score as score_module
@@ -221,7 +222,7 @@ def test_the_gradients_of_an_epoch_s_minibatches_average_to_that_of_all_data(pri
     def gradient(target: credo.Target, batch: credo.Batch) -> Tensor:
         q = ELSEWHERE.leaves()
         bound, *_ = method.objective(target, q, batch, tick, {})
-        found = method.gradients(bound, [*q.mean.values(), *q.rho.values()], target)
+        found = per_example_gradient(-bound, [*q.mean.values(), *q.rho.values()], target)
         return torch.cat([g.flatten() for g in found])
 
     whole = gradient(target, BATCH)

@@ -35,7 +35,7 @@ STDOUT = Path("-")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and JSON).")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
-Run = Annotated[Path, typer.Argument(help="The folder that `credo fit` wrote.")]
+RunFolder = Annotated[Path, typer.Argument(help="The folder that `credo fit` wrote.")]
 
 
 def experiments() -> list[str]:
@@ -90,7 +90,7 @@ def fit(
 
     Examples:
 
-        credo fit houses.csv --target price
+        credo fit diabetes.csv --target progression
 
         credo fit patients.parquet -t outcome --drop name --out patients-run
 
@@ -100,7 +100,7 @@ def fit(
 
 
 def predict(
-    run: Run,
+    run: RunFolder,
     table: Annotated[Path, typer.Argument(help="A CSV or Parquet file with the columns of the training table.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write; - for the standard output.")] = STDOUT,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
@@ -137,7 +137,7 @@ def predict(
     _run("predict", **locals())
 
 
-def report(run: Run, json_wanted: Json = False, quiet: Quiet = False) -> None:
+def report(run: RunFolder, json_wanted: Json = False, quiet: Quiet = False) -> None:
     """Write the report of a run again, and print a summary of it.
 
     The page is one HTML file that needs nothing else. It is made from the numbers in the folder.
@@ -217,7 +217,7 @@ def compare(
 
         credo compare sine --draws 2000 --out runs/long --json
 
-        credo compare houses.csv --target price --quick
+        credo compare diabetes.csv --target progression --quick
     """
     _run("compare", **locals())
 

@@ -88,7 +88,7 @@ def credo(
 
     Examples:
 
-        credo fit houses.csv --target price
+        credo fit diabetes.csv --target progression
 
         credo predict run new.csv -o predictions.csv
 

@@ -36,13 +36,13 @@ class MethodEntry:
         name: at the command line; empty for a method of the library alone.
         python: its name in Python.
         what: what it is.
-        advice: when to use it, and when not.
+        advice: when to use it, and when not; None where nobody has written it.
     """
 
     name: str
     python: str
     what: str
-    advice: Advice
+    advice: Advice | None
 
 
 IN_PYTHON = {"ensemble": "DeepEnsemble", "dropout": "MCDropout", "vi": "BayesByBackprop", "map": "MAP"}
@@ -170,7 +170,8 @@ def run(json_wanted: bool) -> None:
         )
         advice = entry.advice
         tell(console, f"    {entry.what}", hang=4)
-        for line in (f"cost:  {advice.cost}", f"use:   {advice.use}", f"avoid: {advice.avoid}"):
+        lines = (f"cost:  {advice.cost}", f"use:   {advice.use}", f"avoid: {advice.avoid}") if advice else ()
+        for line in lines:
             tell(console, f"    {line}", hang=11)
         console.print()
 
@@ -195,4 +196,4 @@ def _public() -> list[str]:
 
 def _entry(name: str, python: str) -> MethodEntry:
     value = getattr(credo.methods, python)
-    return MethodEntry(name, python, (inspect.getdoc(value) or "").split("\n")[0], ADVICE[python])
+    return MethodEntry(name, python, (inspect.getdoc(value) or "").split("\n")[0], ADVICE.get(python))

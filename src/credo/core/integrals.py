@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor
 
-LogDensity = Callable[[Tensor], Tensor]
+LogDensityOfTarget = Callable[[Tensor], Tensor]
 
 _SUMMED = 4096
 """Whole numbers below this are summed one by one. Counts above are spread so wide that a sum is an integral."""
@@ -28,7 +28,7 @@ _RULE = tuple(zip(*(column.tolist() for column in numpy.polynomial.legendre.legg
 """Nodes and weights of Gauss and Legendre, exact to 1e-9 for a normal density on such a piece."""
 
 
-def entropy_by_sum(log_p: LogDensity, lower: Tensor, upper: Tensor) -> Tensor:
+def entropy_by_sum(log_p: LogDensityOfTarget, lower: Tensor, upper: Tensor) -> Tensor:
     """-sum_k p(k) log p(k) over the whole numbers that the components cover, element by element."""
     first, last = lower.amin(0), upper.amax(0)
     total = torch.zeros_like(first)
@@ -44,7 +44,7 @@ def entropy_by_sum(log_p: LogDensity, lower: Tensor, upper: Tensor) -> Tensor:
     return total + _by_pieces(log_p, lower.maximum(join), upper.maximum(join)) + slope / 24.0
 
 
-def entropy_by_integral(log_p: LogDensity, lower: Tensor, upper: Tensor) -> Tensor:
+def entropy_by_integral(log_p: LogDensityOfTarget, lower: Tensor, upper: Tensor) -> Tensor:
     """-integral of p log p over what the components cover, element by element.
 
     The trapezoidal rule converges faster than any power of its step for smooth densities that vanish at both ends, so
@@ -68,7 +68,7 @@ def entropy_by_integral(log_p: LogDensity, lower: Tensor, upper: Tensor) -> Tens
     return total
 
 
-def _by_pieces(log_p: LogDensity, lower: Tensor, upper: Tensor) -> Tensor:
+def _by_pieces(log_p: LogDensityOfTarget, lower: Tensor, upper: Tensor) -> Tensor:
     """The integral from knot to knot, where every component brings its own knots."""
     knots = torch.cat([lower + cut * (upper - lower) for cut in _CUTS]).sort(0).values
     total = torch.zeros_like(knots[0])

@@ -170,13 +170,13 @@ codecs.register_error(ON_STRAY, _as_windows)
 
 
 @dataclass(frozen=True)
-class _Layout:
+class TextLayout:
     separator: str
     decimal: str
     header: tuple[str, ...]
 
 
-def _layout(beginning: str, *, cut: bool) -> _Layout:
+def _layout(beginning: str, *, cut: bool) -> TextLayout:
     """The separator under which most lines have the same number of cells, and more than one."""
     found: dict[str, list[list[str]]] = {}
     for separator in SEPARATORS:
@@ -194,7 +194,7 @@ def _layout(beginning: str, *, cut: bool) -> _Layout:
     if agreement(best)[0] == 0.0:
         best = ","
     header, *body = found[best] or [[]]
-    return _Layout(best, _decimal(best, body), tuple(name.strip() for name in header))
+    return TextLayout(best, _decimal(best, body), tuple(name.strip() for name in header))
 
 
 def _decimal(separator: str, rows: list[list[str]]) -> str:
@@ -207,7 +207,7 @@ def _decimal(separator: str, rows: list[list[str]]) -> str:
 
 
 def _parse(
-    text: IO[str], layout: _Layout, source: str, padded: Collection[str], codes: Collection[str]
+    text: IO[str], layout: TextLayout, source: str, padded: Collection[str], codes: Collection[str]
 ) -> pd.DataFrame:
     try:
         frame = pd.read_csv(

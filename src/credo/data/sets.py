@@ -149,7 +149,7 @@ def _from_sklearn(name: str) -> DataSet:
     return DataSet(name, Task.CLASSIFICATION, bunch.data, bunch.target, features, "class", classes)
 
 
-_TOYS: dict[str, tuple[Callable[[], toys.Pair], str]] = {
+_TOYS: dict[str, tuple[Callable[[], toys.InputsAndTargets], str]] = {
     "sine": (toys.sine, "generated: 32 points of a noisy sine"),
     "gap": (toys.gap, "generated: a sine with no data in the middle"),
     "varying-noise": (toys.varying_noise, "generated: a sine whose noise grows with the input"),

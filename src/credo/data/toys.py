@@ -9,11 +9,11 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 
-Pair = tuple[Tensor, Tensor]
+InputsAndTargets = tuple[Tensor, Tensor]
 """Inputs (N, F) and targets, (N, 1) numbers or (N,) classes."""
 
 
-def sine(count: int = 32, *, noise_scale: float = 1.0, seed: int = 0) -> Pair:
+def sine(count: int = 32, *, noise_scale: float = 1.0, seed: int = 0) -> InputsAndTargets:
     """y = 10 sin(2 pi x) + noise on a grid from -0.5 to 0.5, as in the TEK5040 assignment.
 
     Args:
@@ -25,7 +25,7 @@ def sine(count: int = 32, *, noise_scale: float = 1.0, seed: int = 0) -> Pair:
     return x, 10.0 * torch.sin(2 * math.pi * x) + noise_scale * Stream(seed, ("toys", "sine")).normal(count, 1)
 
 
-def gap(count: int = 100, *, noise_scale: float = 0.1, seed: int = 0) -> Pair:
+def gap(count: int = 100, *, noise_scale: float = 0.1, seed: int = 0) -> InputsAndTargets:
     """y = sin(3 x) + noise with no data between -0.5 and 0.5: error bars must open in the gap.
 
     Args:
@@ -40,7 +40,7 @@ def gap(count: int = 100, *, noise_scale: float = 0.1, seed: int = 0) -> Pair:
     return x, torch.sin(3.0 * x) + noise_scale * stream.child("noise").normal(count, 1)
 
 
-def varying_noise(count: int = 500, *, seed: int = 0) -> Pair:
+def varying_noise(count: int = 500, *, seed: int = 0) -> InputsAndTargets:
     """y = sin(x) + noise of standard deviation 0.05 + 0.3 |x| / 3 on -3 to 3: noise that depends on the input.
 
     Args:
@@ -52,7 +52,7 @@ def varying_noise(count: int = 500, *, seed: int = 0) -> Pair:
     return x, torch.sin(x) + (0.05 + 0.1 * x.abs()) * stream.child("noise").normal(count, 1)
 
 
-def two_moons(count: int = 200, *, noise_scale: float = 0.1, seed: int = 0) -> Pair:
+def two_moons(count: int = 200, *, noise_scale: float = 0.1, seed: int = 0) -> InputsAndTargets:
     """Two interleaving half circles, one for each class.
 
     Args:
@@ -69,7 +69,7 @@ def two_moons(count: int = 200, *, noise_scale: float = 0.1, seed: int = 0) -> P
     return x + noise_scale * stream.child("noise").normal(count, 2), y
 
 
-def blobs(count: int = 300, *, classes: int = 3, noise_scale: float = 0.6, seed: int = 0) -> Pair:
+def blobs(count: int = 300, *, classes: int = 3, noise_scale: float = 0.6, seed: int = 0) -> InputsAndTargets:
     """Round clouds on a circle of radius 2, one for each class; the clouds overlap, so some doubt must stay.
 
     Args:

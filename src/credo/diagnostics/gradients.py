@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
+from credo.methods.ascent import per_example_gradient
 from credo.methods.base import Tick
 from credo.methods.vi.mean_field import MeanField, VariationalState
 from credo.model import Batch, Target
@@ -57,5 +58,5 @@ def _repeated(
     rho = {name: r.expand(repeats, *r.shape[1:]).contiguous() for name, r in state.rho.items()}
     q = VariationalState(mean, rho).leaves()
     objective, *_ = method.objective(target, q, batch, Tick(0, method.epochs, rng), method.memory(mean))
-    gradients = method.gradients(objective, [*q.mean.values(), *q.rho.values()], target)
+    gradients = per_example_gradient(-objective, [*q.mean.values(), *q.rho.values()], target)
     return torch.cat([g.flatten(1) for g in gradients], dim=1)

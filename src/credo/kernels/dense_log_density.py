@@ -66,7 +66,7 @@ def dense_log_density(
     return value_and_gradient
 
 
-class _Layer(NamedTuple):
+class DenseLayer(NamedTuple):
     """Names of a linear layer's weight and bias, and the activation after it."""
 
     weight: str
@@ -74,14 +74,14 @@ class _Layer(NamedTuple):
     activation: Activation | None = None
 
 
-def _layers(network: Network, x: Tensor) -> tuple[_Layer, ...] | None:
+def _layers(network: Network, x: Tensor) -> tuple[DenseLayer, ...] | None:
     stack = None if network.frozen or network.dropout is not None else dense_stack(network.module)
     if stack is None or not stack.takes(x.ndim):
         return None
-    layers: list[_Layer] = []
+    layers: list[DenseLayer] = []
     for part in stack.layers:
         if isinstance(part, Linear):
-            layers.append(_Layer(part.weight, part.bias))
+            layers.append(DenseLayer(part.weight, part.bias))
         elif isinstance(part, nn.Module):
             if type(part) not in _ACTIVATIONS or not layers or layers[-1].activation is not None:
                 return None
@@ -91,7 +91,7 @@ def _layers(network: Network, x: Tensor) -> tuple[_Layer, ...] | None:
     return None if linear or sorted(names) != sorted(network.layout) else tuple(layers)  # a tied name comes twice
 
 
-def _forward(layers: tuple[_Layer, ...], params: Params, columns: Tensor) -> list[Tensor]:
+def _forward(layers: tuple[DenseLayer, ...], params: Params, columns: Tensor) -> list[Tensor]:
     """h_0 = x and h_l = phi(W h_(l-1) + b), (C, width, B)."""
     hidden = [columns]
     for layer in layers:
@@ -107,7 +107,7 @@ def _forward(layers: tuple[_Layer, ...], params: Params, columns: Tensor) -> lis
     return hidden
 
 
-def _backward(layers: tuple[_Layer, ...], params: Params, hidden: list[Tensor], delta: Tensor) -> Params:
+def _backward(layers: tuple[DenseLayer, ...], params: Params, hidden: list[Tensor], delta: Tensor) -> Params:
     """dL/db = sum_b delta,   dL/dW = delta h^T,   and W^T delta phi' is the delta of the layer before."""
     gradient: Params = {}
     for i, layer in reversed(list(enumerate(layers))):

@@ -42,7 +42,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds: how far the run was, all that the next step needs, and which draws were kept."""
+    """What a checkpoint holds: how far the run was, all that the next step needs, and how many draws there were."""
 
     step: int
     seconds: float
@@ -77,12 +77,12 @@ class Checkpoints:
             return None
         if not resume:
             raise StorageError(
-                f"{self.folder} holds the checkpoint of a run: pass resume=True to go on with it, or another folder"
+                f"{self.folder} holds the checkpoint of a run: pass resume=True to continue it, or another folder"
             )
         run = read_json(self.folder, RUN)
         if run["schema"] != SCHEMA:
             raise StorageError(
-                f"{self.folder} holds a run that an older credo began, and only that can go on with it: start the run "
+                f"{self.folder} holds a run that an older credo began, and only that can continue it: start the run "
                 "anew in another folder"
             )
         self._check_identity(run.get("identity"))

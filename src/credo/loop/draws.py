@@ -26,9 +26,9 @@ PIECE = 2**20
 
 @dataclass(frozen=True)
 class Mark:
-    """What a checkpoint says of the draws that were kept before it."""
+    """What a checkpoint says of the draws before it."""
 
-    count: int = 0  # kept steps
+    count: int = 0  # steps that gave draws
     statistics: tuple[str, ...] = ()  # names of the numbers beside the weights, in their order
     digest: str = ""  # of all the bytes in the file
 
@@ -46,7 +46,7 @@ class InMemory:
         self.rows = []
 
     def resume(self, size: int, digest: str) -> None:
-        raise StorageError("draws that were kept in memory are gone when a run is resumed")
+        raise StorageError("draws in memory are gone when a run is resumed")
 
     def flush(self) -> str:
         return ""
@@ -135,8 +135,8 @@ class OnDisk:
 class Collector:
     """Copies what steps leave behind, and gives it back as weights of draws.
 
-    Running statistics of batch norm differ between draws and are kept with the weights; frozen parameters and counters
-    are the same for all, and are not.
+    Running statistics of batch norm differ between draws and are stored with the weights; frozen parameters and
+    counters are the same for all, and are not.
     """
 
     def __init__(self, rows: InMemory | OnDisk, frozen: tuple[str, ...]) -> None:
@@ -148,7 +148,7 @@ class Collector:
     def add(self, variables: Variables, info: Info) -> None:
         """Keep the state after a step, (M, *shape), and what the step reported of it, (M,).
 
-        The first draw says which numbers are kept; one that a later step does not report is missing there.
+        The first draw says which numbers are stored; one that a later step does not report is missing there.
         """
         statistics = self.statistics if self.count else tuple(sorted(info))
         parts, dtype = self._parts(variables)
@@ -162,7 +162,7 @@ class Collector:
 
     @property
     def divergences(self) -> int | None:
-        """How many of the kept steps diverged, of all chains; None where the sampler does not say."""
+        """How many of the draws diverged, of all chains; None where the sampler does not say."""
         return None if self._diverged is None else round(float(self._diverged))
 
     def mark(self) -> Mark:
@@ -197,11 +197,11 @@ class Collector:
         return SampledStates(Variables(params, buffers), statistics)
 
     def _parts(self, variables: Variables) -> tuple[dict[str, Tensor], torch.dtype]:
-        """What is kept of a state, and the type of number that holds all of it."""
+        """What is stored of a state, and the type of number that holds all of it."""
         changing = {n: t for n, t in variables.buffers.items() if n not in self.frozen and t.is_floating_point()}
         parts = {**variables.params, **changing}
         return parts, reduce(torch.promote_types, (t.dtype for t in parts.values()))
 
     def _width(self, variables: Variables) -> int:
-        """Numbers that are kept of each member."""
+        """Numbers that are stored of each member."""
         return sum(t[0].numel() for t in self._parts(variables)[0].values()) + len(self.statistics)

@@ -59,7 +59,7 @@ def recorder_for(device: torch.device) -> Recorder | None:
 
 
 @dataclass
-class _Registry:
+class RecordedInputs:
     """What a recorded step asks for from outside: generators, by the rest of their path, and scheduled numbers."""
 
     rng: Stream
@@ -99,7 +99,7 @@ class _Registry:
 @dataclass
 class _Recording:
     replay: Launch
-    registry: _Registry
+    registry: RecordedInputs
     batch: Batch
     unchecked: int = CHECKED
 
@@ -164,7 +164,7 @@ class Steps:
         if key not in self.recordings:
             device = batch.x.device
             static = map_tensors(lambda _, t: t.clone(), batch)
-            registry, copied = _Registry(self.rng, device), _copy(state)
+            registry, copied = RecordedInputs(self.rng, device), _copy(state)
             # recorded far from this step, so that a number which does not follow the steps shows in the comparison
             far = 0 if 2 * step >= self.total else self.total - 1
             tick = registry.tick(far, self.total)

@@ -134,7 +134,7 @@ def checkpoints_for(
     """The checkpoints of a run, which differs from others by its settings, data, model and first weights."""
     if checkpoint is None:
         if resume:
-            raise ValueError("resume=True needs checkpoint=, the folder of the run to go on with")
+            raise ValueError("resume=True needs checkpoint=, the folder of the run to continue")
         return None
     identity = {
         **settings,

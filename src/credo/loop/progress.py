@@ -22,8 +22,8 @@ class Report:
         seconds: wall-clock time so far.
         numbers: the newest row of the history.
         last: whether the run is over, finished or not.
-        draws: kept so far, of all chains together; None for a method that keeps none.
-        divergences: steps that diverged since draws are kept, of all chains; None where none can.
+        draws: so far, of all chains together; None for a method that makes none.
+        divergences: steps that diverged since the warm-up, of all chains; None where none can.
         epochs: of the whole run.
     """
 

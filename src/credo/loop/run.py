@@ -163,7 +163,7 @@ class Loop:
         try:
             collector.add(method.current(self.state), info)
         except StorageError as error:
-            self.trouble = f"{error}; make room and go on with resume=True: stopped"
+            self.trouble = f"{error}; make room and continue with resume=True: stopped"
 
     @torch.no_grad()
     def _metrics(self) -> Info:
@@ -229,9 +229,9 @@ class Loop:
             return "the result is what there was by then"
         if draws == 0:
             return (
-                "no draw was kept yet, since the chains were still warming up; the result is where they stood by then"
+                "there is no draw yet, since the chains were still warming up; the result is where they stood by then"
             )
-        return f"the result is the {draws} draw(s) that were kept by then"
+        return f"the result is the {draws} draw(s) that there were by then"
 
     def _draws(self) -> int | None:
         """Draws so far, of all chains; None for a method that makes none."""
@@ -274,7 +274,7 @@ class Loop:
             self.services.listener(Report(*seen))
 
     def _save(self, *, now: bool) -> None:
-        """Write a checkpoint if it is time. What cannot be written does not end a run, and no broken run is kept.
+        """Write a checkpoint if it is time. What cannot be written does not end a run, and no broken run is saved.
 
         Nor is one that has lost a draw: it goes on from the checkpoint before, and computes the draw again.
         """

@@ -26,6 +26,17 @@ class Group:
     learning_rate: float  # step size
 
 
+def per_example_gradient(objective: Tensor, leaves: Sequence[Tensor], target: Target) -> list[Tensor]:
+    """Of objective / N, so that a learning rate means the same for any number N of data.
+
+    Args:
+        objective: on the scale of all the data, (M,), with a graph down to the leaves.
+        leaves: what it is differentiated by.
+        target: whose number of data divides.
+    """
+    return list(torch.autograd.grad(objective.sum() / target.size, leaves, materialize_grads=True))
+
+
 def leaves_of(tree: Mapping[str, Tensor]) -> Params:
     """The same tensors, in the same memory, as something to differentiate by."""
     return {name: t.detach().requires_grad_() for name, t in tree.items()}
@@ -59,24 +70,15 @@ class GradientAscent(Method[StateT], ABC):
     def steps(self, batches: int) -> int:
         return self.epochs * batches
 
-    def gradients(self, objective: Tensor, leaves: Sequence[Tensor], target: Target) -> list[Tensor]:
-        """Of what is minimized, -objective / N, so that a learning rate means the same for any number N of data.
-
-        Args:
-            objective: on the scale of all the data, (M,), with a graph down to the leaves.
-            leaves: what it is differentiated by.
-            target: whose number of data divides.
-        """
-        return list(torch.autograd.grad(-objective.sum() / target.size, leaves, materialize_grads=True))
-
     def ascend(self, objective: Tensor, groups: Sequence[Group], target: Target, tick: Tick) -> None:
         """Move the leaves of all groups, in place, up an objective (M,), each at its own rate."""
-        found = iter(self.gradients(objective, [leaf for group in groups for leaf in group.leaves.values()], target))
+        leaves = [leaf for group in groups for leaf in group.leaves.values()]
+        found = iter(per_example_gradient(-objective, leaves, target))
         for group in groups:
             rate = tick.scheduled(self._scheduled(group.learning_rate))
-            leaves = {name: leaf.detach() for name, leaf in group.leaves.items()}
+            values = {name: leaf.detach() for name, leaf in group.leaves.items()}
             with torch.no_grad():
-                self.optimizer.update(leaves, list(islice(found, len(leaves))), group.memory, rate)
+                self.optimizer.update(values, list(islice(found, len(values))), group.memory, rate)
 
     def _scheduled(self, learning_rate: float) -> Callable[[Tick], float]:
         return lambda now: learning_rate * self.schedule.factor(now.fraction)

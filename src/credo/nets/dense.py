@@ -35,14 +35,14 @@ class Drop:
     """The next mask, at a site whose rate is not zero."""
 
 
-_Layer = Linear | Drop | Activation
+StackLayer = Linear | Drop | Activation
 
 
 @dataclass(frozen=True)
 class DenseStack:
     """A module's layers in order, when it is nothing but a plain dense stack."""
 
-    layers: tuple[_Layer, ...]
+    layers: tuple[StackLayer, ...]
     flattens: bool
 
     @cached_property
@@ -76,7 +76,7 @@ class DenseStack:
 
 
 def _through(
-    layers: Sequence[_Layer],
+    layers: Sequence[StackLayer],
     tensors: Mapping[str, Tensor],
     hidden: Tensor,
     masks: Sequence[Tensor],
@@ -114,7 +114,7 @@ def dense_stack(module: nn.Module, *, before: Collection[str] = ()) -> DenseStac
     linear = [m for m in leaves if isinstance(m, nn.Linear)]
     if None in leaves or not linear or len({id(m) for m in linear}) < len(linear):
         return None
-    layers: list[_Layer] = []
+    layers: list[StackLayer] = []
     for leaf in leaves:
         if type(leaf) is nn.Linear:
             if id(leaf) in dropped:

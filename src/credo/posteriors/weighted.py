@@ -108,10 +108,10 @@ class Weighted(Posterior):
         if self.reliable:
             return worth
         k = float(self.k)
-        tail = "k-hat cannot be told from so few draws" if math.isinf(k) else f"k-hat is {k:.2f}, above {USABLE}"
+        tail = "k-hat cannot be estimated from so few draws" if math.isinf(k) else f"k-hat is {k:.2f}, above {USABLE}"
         return (
             *worth,
             f"the weights miss the posterior: {tail}, so neither predictions nor evidence can be "
             "relied on; take more draws, propose from a posterior that is closer (one of BayesByBackprop), anneal "
-            "(AnnealedImportanceSampling, or more rungs of it), or sample with a Markov chain",
+            "(AnnealedImportanceSampling, or more temperatures of it), or sample with a Markov chain",
         )

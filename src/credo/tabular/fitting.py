@@ -31,7 +31,7 @@ from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_mod
 from credo.tabular.resuming import check_request, has_begun, save_request, training_folder
 from credo.tabular.runs import TableRun
 from credo.tabular.saving import check_folder, save_or_rescue
-from credo.tabular.training import FEW_ROWS, Listener, learn
+from credo.tabular.training import FEW_ROWS, ValidationListener, learn
 from credo.tabular.units import in_units
 from credo.tabular.validation import LARGEST_COPY
 
@@ -50,7 +50,7 @@ def fit_table(
     resume: bool = False,
     force: bool = False,
     on_loaded: Callable[[LoadedTable], None] | None = None,
-    listener: Listener | None = None,
+    listener: ValidationListener | None = None,
 ) -> TableRun:
     """Learn from a table, and evaluate the result on rows that training has not seen.
 
@@ -141,7 +141,9 @@ def _interruptible(training: Path) -> Iterator[None]:
             shutil.rmtree(training, ignore_errors=True)
 
 
-def train_and_evaluate(loaded: LoadedTable, listener: Listener | None = None, folder: Path | None = None) -> TableRun:
+def train_and_evaluate(
+    loaded: LoadedTable, listener: ValidationListener | None = None, folder: Path | None = None
+) -> TableRun:
     """Train on some rows and evaluate on the others.
 
     Args:
@@ -162,7 +164,7 @@ def train_and_evaluate(loaded: LoadedTable, listener: Listener | None = None, fo
 
 
 def _train(
-    encoder: Encoder, frame: pd.DataFrame, request: FitRequest, listener: Listener | None, folder: Path | None
+    encoder: Encoder, frame: pd.DataFrame, request: FitRequest, listener: ValidationListener | None, folder: Path | None
 ) -> tuple[Posterior, TrainingLength]:
     x, y = encoder.encode(frame).x, encoder.encode_target(frame)
     settings = Settings(request.epochs)

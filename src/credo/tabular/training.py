@@ -79,7 +79,7 @@ class FitResult:
     cooling: int = 0
 
 
-Listener = Callable[[ValidationPoint], None]
+ValidationListener = Callable[[ValidationPoint], None]
 
 
 def learn(
@@ -90,7 +90,7 @@ def learn(
     *,
     seed: int = 0,
     device: torch.device | str = "cpu",
-    listener: Listener | None = None,
+    listener: ValidationListener | None = None,
     folder: Path | None = None,
 ) -> FitResult:
     """Train on the rows of a table.
@@ -156,7 +156,7 @@ def _again_on_all(chosen: FitResult, trainer: _Trainer, seed: int) -> FitResult:
     """One network on all rows, for as long as was chosen with validation rows."""
     assert chosen.epochs is not None
     posterior = trainer.train("all", chosen.epochs - chosen.cooling, seed)
-    history = _History().after(posterior, 0)
+    history = RunHistory().after(posterior, 0)
     if chosen.cooling:
         again = Stream(seed, ("cooling",)).key()
         posterior = trainer.train("all-cooling", chosen.cooling, again, posterior, cooling=True)
@@ -193,12 +193,12 @@ class _EarlyStopping:
         validation: ValidationRows,
         limit: int,
         seed: int,
-        listener: Listener | None,
+        listener: ValidationListener | None,
     ) -> None:
         self.recipe, self.validation, self.limit, self.seed = recipe, validation, limit, seed
         self.trainer = _Trainer(stages, recipe, validation.data, validation.rows, recipe.networks)
         self.listener = listener or (lambda point: None)
-        self.history = _History()
+        self.history = RunHistory()
 
     def best(self) -> FitResult:
         """The networks of the best validation."""
@@ -243,7 +243,7 @@ class _EarlyStopping:
         complete = posterior.members().members == self.recipe.networks
         return self.validation.score(posterior) if complete else math.nan
 
-    def _recorded(self, result: FitResult, history: _History) -> FitResult:
+    def _recorded(self, result: FitResult, history: RunHistory) -> FitResult:
         note = (
             f"each of {self.recipe.networks} networks was trained without its own part of the rows; all stopped after "
             f"{result.epochs} epochs, "
@@ -274,22 +274,22 @@ def _validations(first: int, limit: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class _History:
+class RunHistory:
     """The histories of several runs as one."""
 
     rows: tuple[dict[str, float], ...] = ()
     seconds: float = 0.0
 
-    def after(self, posterior: Posterior, done: int, score: float | None = None) -> _History:
+    def after(self, posterior: Posterior, done: int, score: float | None = None) -> RunHistory:
         rows = [
             {**row, "epoch": row["epoch"] + done, "seconds": round(row["seconds"] + self.seconds, 4)}
             for row in posterior.history
         ]
         if rows and score is not None:
             rows[-1]["validation_log_likelihood"] = score
-        return _History((*self.rows, *rows), self.seconds + posterior.record.seconds)
+        return RunHistory((*self.rows, *rows), self.seconds + posterior.record.seconds)
 
-    def until(self, epochs: int) -> _History:
+    def until(self, epochs: int) -> RunHistory:
         return replace(self, rows=tuple(row for row in self.rows if row["epoch"] <= epochs))
 
     def recorded(self, posterior: Posterior, note: str, seed: int) -> Posterior:

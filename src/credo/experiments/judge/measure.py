@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from credo.core.optional import optional
 from credo.core.record import CredoWarning
+from credo.core.storage import SCHEMA, environment
 from credo.diagnostics.agreement import Agreement, ClassAgreement, agreement
 from credo.diagnostics.convergence import Convergence, convergence
-from credo.experiments.base import Progress, Size, uninterrupted
+from credo.experiments.base import Figure, Progress, Size, uninterrupted
 from credo.experiments.judge.problem import CONTESTS, MOONS, QUICK_DRAWS, SINE, Candidate, Contest, chosen, the_judge
 from credo.fit import fit
 from credo.methods import HMC, ImportanceSampling, Method, Metropolis
@@ -297,3 +299,35 @@ def by_set_table(found: Mapping[str, Sequence[Comparison]], seeds: Sequence[int]
                 rows.append((name, seed, label, *numbers, nearer, round(one.convergence.worst_r_hat, 3)))
     note = "Distance from the judge's predictive distribution, averaged over all inputs; Wasserstein in its units."
     return Table("Data set by data set", columns, tuple(rows), note)
+
+
+def as_data(comparison: Comparison, figure: Figure, seed: int) -> dict[str, Any]:
+    """The comparison for a program: plain numbers by name."""
+    judged = comparison.convergence
+    return {
+        "schema": SCHEMA,
+        "problem": comparison.contest.name,
+        "seed": seed,
+        "judge": {
+            "verdict": judged.verdict,
+            "converged": judged.converged,
+            "r_hat": judged.worst_r_hat,
+            "effective_draws": judged.effective_draws,
+            "chains": judged.chains,
+            "draws": judged.length,
+        },
+        "methods": [
+            {
+                "method": result.label,
+                "inside": measures(comparison, result, True),
+                "outside": measures(comparison, result, False),
+                "hits": result.hits,
+                "log_likelihood": result.log_likelihood,
+                "gradients": result.gradients,
+                "seconds": result.seconds,
+            }
+            for result in (comparison.judge, *comparison.results)
+        ],
+        "figure": figure.path,
+        "environment": environment(),
+    }

@@ -106,7 +106,7 @@ def mean_field_table(shifted: LinearRegression, means: Tensor, scales: Tensor) -
     return Table("The known error of a factorized posterior", columns, tuple(rows), note)
 
 
-FAR, CENTRE = 5.0, 0.0
+FAR, CENTER = 5.0, 0.0
 """Inputs away from the data, at the edge of the notebook's pictures, and in their middle."""
 
 
@@ -191,8 +191,8 @@ def exact_numbers(exact: LinearRegression, grid: Grid) -> dict[str, float]:
     """The claims about the closed form and the grid."""
     slope, intercept = exact.maximum_likelihood.tolist()
     density = exact.posterior.log_prob(grid.points).exp()
-    at = exact.predict(with_intercept([CENTRE, FAR])).stddev.squeeze(1)
-    by_grid = exact.predict_by_grid(grid, with_intercept([CENTRE, FAR])).stddev.squeeze(1)
+    at = exact.predict(with_intercept([CENTER, FAR])).stddev.squeeze(1)
+    by_grid = exact.predict_by_grid(grid, with_intercept([CENTER, FAR])).stddev.squeeze(1)
     return {
         "maximum_likelihood_slope": slope,
         "maximum_likelihood_intercept": intercept,

@@ -13,7 +13,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.methods.ascent import GradientAscent, Group, leaves_of
 from credo.methods.base import Info, Tick
-from credo.methods.dropout.placing import Rate, sites_of, with_dropout
+from credo.methods.dropout.placing import DropoutRate, sites_of, with_dropout
 from credo.methods.dropout.prior import expected_log_prior, keep_of_weights, with_length_scale
 from credo.methods.point import PointState
 from credo.model import Batch, Model, Target
@@ -66,7 +66,7 @@ class MCDropout(GradientAscent[PointState]):
 
     graph_safe: ClassVar[bool] = True
 
-    rate: Rate | None = None
+    rate: DropoutRate | None = None
     drops: Drops = Drops.CHANNELS
     length_scale: float | None = None
 
@@ -115,7 +115,7 @@ class MCDropout(GradientAscent[PointState]):
         return Dropout(target.model, state.variables)
 
 
-def _checked(rate: Rate | None) -> Rate | None:
+def _checked(rate: DropoutRate | None) -> DropoutRate | None:
     """The rates as Python's own numbers, if that is what they are."""
     if rate is None:
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor
 
@@ -41,12 +43,13 @@ def elbo(
     each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(params))
     log_likelihood = target.data_term(each, batch)
     kl = torch.stack([model.kl(params[name], values) for name, values in log_noise.items()]).sum(0)
-    log_prior = _log_prior(target, {name: w for name, w in params.items() if name not in log_noise})
+    log_prior = log_prior_of_points(target, params, log_noise)
     return target.temper(log_likelihood + log_prior) - kl_weight * kl, log_likelihood
 
 
-def _log_prior(target: Target, points: Params) -> Tensor | float:
+def log_prior_of_points(target: Target, params: Params, noisy: Collection[str]) -> Tensor | float:
     """log p of the parameters without noise, the likelihood's among them, (M,)."""
+    points = {name: w for name, w in params.items() if name not in noisy}
     weights = {name: w for name, w in points.items() if name in target.layout}
     of_weights = target.model.prior.log_prob(weights, target.layout) if weights else 0.0
     return of_weights + target.model.likelihood.log_prior(likelihood_params(points))

@@ -12,7 +12,7 @@ from credo.model import Model
 from credo.nets.dropout import DropoutChange, Drops, Site, weight_layers
 from credo.nets.network import Network
 
-Rate = float | Mapping[str, float]
+DropoutRate = float | Mapping[str, float]
 """One rate for all places, or rates by pattern of the layer's name, as in file names; the first that matches counts."""
 
 
@@ -31,7 +31,7 @@ def sites_of(network: Network, x: Tensor) -> tuple[Site, ...]:
     return seen.sites
 
 
-def with_dropout(model: Model, x: Tensor, rate: Rate, drops: Drops) -> tuple[Model, tuple[str, ...]]:
+def with_dropout(model: Model, x: Tensor, rate: DropoutRate, drops: Drops) -> tuple[Model, tuple[str, ...]]:
     """The model with dropout of these rates, and what a person should know of it.
 
     The network's own places are set to the rates that are meant; a network without any gets dropout put in. Weights are

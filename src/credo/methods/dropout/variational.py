@@ -18,7 +18,7 @@ from credo.core.trees import Layout, Params, Variables
 from credo.methods.ascent import GradientAscent, Group, leaves_of
 from credo.methods.base import Info, Tick
 from credo.methods.dropout.noise import AdditiveNoise, CorrelatedNoise, NoiseModel, RelativeNoise, listed
-from credo.methods.dropout.objective import elbo
+from credo.methods.dropout.objective import elbo, log_prior_of_points
 from credo.methods.dropout.placing import PerLayer, PerWeight, Sharing, resolved
 from credo.methods.vi.layers import find_layers
 from credo.methods.vi.objective import WarmUp
@@ -126,11 +126,19 @@ class VariationalDropoutBase(GradientAscent[VariationalDropoutState]):
 
     @torch.no_grad()
     def summary(self, target: Target, state: VariationalDropoutState, rng: Stream) -> Info:
-        """The KL per example, and a number of the noise, at the end of an epoch."""
+        """KL and log prior of the points per example, and numbers of the noise, at the end of an epoch."""
         model = self.noise_model
         pairs = [(state.mean.params[name], values) for name, values in state.log_noise.items()]
         kl = torch.stack([model.kl(*pair) for pair in pairs]).sum(0) / target.size
-        return {"kl": kl, **self.noise_metrics([model.log_alpha(*pair) for pair in pairs])}
+        log_prior = kl.new_zeros(()) + log_prior_of_points(target, state.mean.params, state.log_noise) / target.size
+        noise = [model.log_alpha(*pair) for pair in pairs]
+        return {"kl": kl, "log_prior": log_prior.expand_as(kl), **self.noise_metrics(noise)}
+
+    def loss(self, target: Target, metrics: Info) -> Tensor | None:
+        """The negative bound; at another temperature than 1 the KL is not its second part."""
+        if target.temperature != 1.0:
+            return None
+        return metrics["kl"] - metrics["log_likelihood"] - metrics["log_prior"]
 
     def current(self, state: VariationalDropoutState) -> Variables:
         return state.mean

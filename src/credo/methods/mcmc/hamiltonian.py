@@ -61,9 +61,9 @@ class WholeDataSampler(WholeDataMethod[StateT], Sampler[StateT], ABC):
     def attempt(self, target: Target, state: StateT, batch: Batch, tick: Tick) -> None:
         """One gradient: a whole step may have a thousand of them."""
         variables = self.current(state)
-        density = LogDensity(target, batch, variables)
+        log_density = LogDensity(target, batch, variables)
         with torch.no_grad():
-            density.value_and_gradient(density.flat(variables.params))
+            log_density.value_and_gradient(log_density.flat(variables.params))
 
     def from_draws(self, target: Target, state: StateT, states: SampledStates) -> Chains:
         chain, record = Chains.numbered(states.variables, self.chains), Record(notes=self.notes(states))
@@ -112,10 +112,10 @@ class Trajectory:
 
 
 def hamiltonian_trajectory(
-    density: ValueAndGradient, start: ChainState, momentum: Tensor, step: float, metric: Metric, count: int
+    value_and_gradient: ValueAndGradient, start: ChainState, momentum: Tensor, step: float, metric: Metric, count: int
 ) -> Trajectory:
     """`count` leapfrog steps: H = -log p(q) + |r|^2 / 2."""
-    end, after = leapfrog(density, start, momentum, step, metric, count)
+    end, after = leapfrog(value_and_gradient, start, momentum, step, metric, count)
     return Trajectory(end, after, start.energy(momentum), end.energy(after))
 
 
@@ -167,7 +167,7 @@ class HamiltonianSampler(WholeDataSampler[HamiltonianState]):
 
     @abstractmethod
     def move(
-        self, density: LogDensity, chains: ChainState, state: HamiltonianState, rng: torch.Generator, iteration: int
+        self, log_density: LogDensity, chains: ChainState, state: HamiltonianState, rng: torch.Generator, iteration: int
     ) -> tuple[Moved, Any]:
         """One iteration of all chains, and `extra` after it."""
 
@@ -180,10 +180,16 @@ class HamiltonianSampler(WholeDataSampler[HamiltonianState]):
         return noise
 
     def trajectory(
-        self, density: ValueAndGradient, start: ChainState, velocity: Tensor, step: float, metric: Metric, count: int
+        self,
+        value_and_gradient: ValueAndGradient,
+        start: ChainState,
+        velocity: Tensor,
+        step: float,
+        metric: Metric,
+        count: int,
     ) -> Trajectory:
         """`count` steps of all chains, as a proposal."""
-        return hamiltonian_trajectory(density, start, velocity, step, metric, count)
+        return hamiltonian_trajectory(value_and_gradient, start, velocity, step, metric, count)
 
     def init(self, target: Target, variables: Variables, rng: Stream) -> HamiltonianState:
         flat = ravel(variables.params)
@@ -192,23 +198,23 @@ class HamiltonianSampler(WholeDataSampler[HamiltonianState]):
         return HamiltonianState(variables, unknown[:, 0], unknown, adaptation, self.first_extra(flat.shape[1]))
 
     def step(self, target: Target, state: HamiltonianState, batch: Batch, tick: Tick) -> tuple[HamiltonianState, Info]:
-        density = LogDensity(target, batch, state.variables)
-        position, target_acceptance = density.flat(state.variables.params), self.target_acceptance
+        log_density = LogDensity(target, batch, state.variables)
+        position, target_acceptance = log_density.flat(state.variables.params), self.target_acceptance
         windows = stan_windows(self.warmup)
         with torch.no_grad():
             chains = ChainState(position, state.log_joint, state.gradient)
             if tick.step == 0:
-                chains = ChainState.at(position, density.value_and_gradient)
-            trial = self._trial(density.value_and_gradient, chains, tick.rng.child("trial"))
+                chains = ChainState.at(position, log_density.value_and_gradient)
+            trial = self._trial(log_density.value_and_gradient, chains, tick.rng.child("trial"))
             state = replace(state, adaptation=state.adaptation.begun(tick.step, windows, trial, target_acceptance))
             generator = tick.rng.generator(position.device)
-            moved, extra = self.move(density, chains, state, generator, tick.step)
+            moved, extra = self.move(log_density, chains, state, generator, tick.step)
             adaptation = state.adaptation
             after = moved.chains
             if tick.step < self.warmup:
                 adaptation = adaptation.updated(tick.step, windows, after.position, moved.acceptance, target_acceptance)
-            log_likelihood = density.log_likelihood(after.position, after.log_density)
-        variables = density.named(after.position)
+            log_likelihood = log_density.log_likelihood(after.position, after.log_density)
+        variables = log_density.named(after.position)
         following = HamiltonianState(variables, after.log_density, after.gradient, adaptation, extra)
         return following, {**moved.info(state.adaptation.search.step), "log_likelihood": log_likelihood}
 
@@ -227,13 +233,13 @@ class HamiltonianSampler(WholeDataSampler[HamiltonianState]):
             "warmup, or take a narrower prior",
         )
 
-    def _trial(self, density: ValueAndGradient, chains: ChainState, rng: Stream) -> Any:
+    def _trial(self, value_and_gradient: ValueAndGradient, chains: ChainState, rng: Stream) -> Any:
         """The acceptance of one step from here, for the search of a first step size."""
 
         def acceptance(step: float, metric: Metric) -> float:
             shape, dtype, device = chains.position.shape, chains.position.dtype, chains.position.device
             velocity = self.velocity(rng.normal(*shape, dtype=dtype, device=device))
-            return float(self.trajectory(density, chains, velocity, step, metric, 1).acceptance.mean())
+            return float(self.trajectory(value_and_gradient, chains, velocity, step, metric, 1).acceptance.mean())
 
         return acceptance
 

@@ -131,7 +131,7 @@ class TrajectorySampler(HamiltonianSampler, ABC):
         return LengthSearch.around(self.length or self.first_length(size))
 
     def move(
-        self, density: LogDensity, chains: ChainState, state: HamiltonianState, rng: torch.Generator, iteration: int
+        self, log_density: LogDensity, chains: ChainState, state: HamiltonianState, rng: torch.Generator, iteration: int
     ) -> tuple[Moved, LengthSearch]:
         position, metric, step = chains.position, state.adaptation.metric, state.adaptation.search.step
         search: LengthSearch = state.extra
@@ -140,7 +140,7 @@ class TrajectorySampler(HamiltonianSampler, ABC):
         noise = torch.randn(position.shape, generator=rng, dtype=position.dtype, device=position.device)
         uniform = torch.rand(len(position), generator=rng, dtype=position.dtype, device=position.device)
         velocity = self.velocity(noise)
-        proposal = self.trajectory(density.value_and_gradient, chains, velocity, step, metric, count)
+        proposal = self.trajectory(log_density.value_and_gradient, chains, velocity, step, metric, count)
         if self.length is None and iteration < self.warmup:
             moments = state.adaptation.moments
             if moments.seen >= 10:  # until there is a mean to speak of, the length stays

@@ -90,8 +90,8 @@ class ChainState:
     gradient: Tensor  # of the log density, (C, P)
 
     @staticmethod
-    def at(position: Tensor, density: ValueAndGradient) -> ChainState:
-        return ChainState(position, *density(position))
+    def at(position: Tensor, value_and_gradient: ValueAndGradient) -> ChainState:
+        return ChainState(position, *value_and_gradient(position))
 
     def where(self, chosen: Tensor, other: ChainState) -> ChainState:
         """These for the chains that are chosen, (C,), the others for the rest."""
@@ -108,7 +108,12 @@ class ChainState:
 
 
 def leapfrog(
-    density: ValueAndGradient, chains: ChainState, momentum: Tensor, step: float, metric: Metric, count: int = 1
+    value_and_gradient: ValueAndGradient,
+    chains: ChainState,
+    momentum: Tensor,
+    step: float,
+    metric: Metric,
+    count: int = 1,
 ) -> tuple[ChainState, Tensor]:
     """`count` leapfrog steps of all chains.
 
@@ -117,7 +122,7 @@ def leapfrog(
     The half steps of momentum between two steps are taken as one.
 
     Args:
-        density: log density with its gradient.
+        value_and_gradient: log density with its gradient.
         chains: where the chains start.
         momentum: white momenta r, (C, P).
         step: e.
@@ -143,7 +148,7 @@ def leapfrog(
     momentum = metric.kick(momentum, gradient, 0.5 * step)
     for i in range(count):
         position = metric.drift(position, momentum, step)
-        log_density, gradient = density(position)
+        log_density, gradient = value_and_gradient(position)
         momentum = metric.kick(momentum, gradient, step if i < count - 1 else 0.5 * step)
     return ChainState(position, log_density, gradient), momentum
 
@@ -175,12 +180,12 @@ def bend(direction: Tensor, force: Tensor, step: float) -> tuple[Tensor, Tensor]
 
 
 def isokinetic_step(
-    density: ValueAndGradient, chains: ChainState, direction: Tensor, step: float, metric: Metric
+    value_and_gradient: ValueAndGradient, chains: ChainState, direction: Tensor, step: float, metric: Metric
 ) -> tuple[ChainState, Tensor, Tensor]:
     """One step of all chains: a half push, a move, a half push. Reversible, of order 2.
 
     Args:
-        density: log density with its gradient.
+        value_and_gradient: log density with its gradient.
         chains: where the chains are.
         direction: unit vectors u, (C, P).
         step: how far to move, in units of the posterior's spread.
@@ -192,7 +197,7 @@ def isokinetic_step(
     Reference: J. Robnik et al., "Microcanonical Hamiltonian Monte Carlo", 2023, https://arxiv.org/abs/2212.08549
     """
     direction, rise = bend(direction, metric.force(chains.gradient), 0.5 * step)
-    end = ChainState.at(metric.drift(chains.position, direction, step), density)
+    end = ChainState.at(metric.drift(chains.position, direction, step), value_and_gradient)
     direction, again = bend(direction, metric.force(end.gradient), 0.5 * step)
     return end, direction, rise + again + chains.log_density - end.log_density
 

@@ -18,12 +18,12 @@ from credo.model import Target
 
 
 def microcanonical_trajectory(
-    density: ValueAndGradient, start: ChainState, direction: Tensor, step: float, metric: Metric, count: int
+    value_and_gradient: ValueAndGradient, start: ChainState, direction: Tensor, step: float, metric: Metric, count: int
 ) -> Trajectory:
     """`count` isokinetic steps: H = -log p(q) + K, where K is the kinetic energy gained on the way."""
     chains, error = start, torch.zeros_like(start.log_density)
     for _ in range(count):
-        chains, direction, change = isokinetic_step(density, chains, direction, step, metric)
+        chains, direction, change = isokinetic_step(value_and_gradient, chains, direction, step, metric)
         error = error + change
     return Trajectory(chains, direction, -start.log_density, error - start.log_density)
 
@@ -64,9 +64,15 @@ class MAMS(TrajectorySampler):
         return unit_vectors(noise)
 
     def trajectory(
-        self, density: ValueAndGradient, start: ChainState, velocity: Tensor, step: float, metric: Metric, count: int
+        self,
+        value_and_gradient: ValueAndGradient,
+        start: ChainState,
+        velocity: Tensor,
+        step: float,
+        metric: Metric,
+        count: int,
     ) -> Trajectory:
-        return microcanonical_trajectory(density, start, velocity, step, metric, count)
+        return microcanonical_trajectory(value_and_gradient, start, velocity, step, metric, count)
 
     def init(self, target: Target, variables: Variables, rng: Stream) -> HamiltonianState:
         if sum(w[0].numel() for w in variables.params.values()) < 2:

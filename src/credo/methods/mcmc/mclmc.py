@@ -83,7 +83,7 @@ class MicrocanonicalPath:
 
 
 def microcanonical_path(
-    density: ValueAndGradient,
+    value_and_gradient: ValueAndGradient,
     chains: ChainState,
     direction: Tensor,
     search: EnergySearch,
@@ -101,7 +101,7 @@ def microcanonical_path(
     diverging = torch.zeros_like(total, dtype=torch.bool)
     for _ in range(count):
         step = search.step
-        end, onward, change = isokinetic_step(density, chains, direction, step, metric)
+        end, onward, change = isokinetic_step(value_and_gradient, chains, direction, step, metric)
         sane = change.abs() < RUNAWAY
         chains = end.where(sane, chains)
         direction = torch.where(sane.unsqueeze(1), onward, -direction)
@@ -199,18 +199,18 @@ class MCLMC(WholeDataSampler[MicrocanonicalState]):
     def step(
         self, target: Target, state: MicrocanonicalState, batch: Batch, tick: Tick
     ) -> tuple[MicrocanonicalState, Info]:
-        density = LogDensity(target, batch, state.variables)
-        position = density.flat(state.variables.params)
+        log_density = LogDensity(target, batch, state.variables)
+        position = log_density.flat(state.variables.params)
         length = self.length or math.sqrt(position.shape[1])
         warming = tick.step < self.warmup
         with torch.no_grad():
             chains = ChainState(position, state.log_joint, state.gradient)
             if tick.step == 0:
-                chains = ChainState.at(position, density.value_and_gradient)
+                chains = ChainState.at(position, log_density.value_and_gradient)
             most = MOST_WARMUP_STEPS if warming else MOST_STEPS
             count = math.ceil(min(0.5 * length / max(state.search.step, TINY), most))
             path = microcanonical_path(
-                density.value_and_gradient,
+                log_density.value_and_gradient,
                 chains,
                 state.direction,
                 state.search,
@@ -223,9 +223,15 @@ class MCLMC(WholeDataSampler[MicrocanonicalState]):
             fixed = state.metric, state.moments, state.search
             metric, moments, search = self._learned(state, path, tick.step) if warming else fixed
             after = path.chains
-            log_likelihood = density.log_likelihood(after.position, after.log_density)
+            log_likelihood = log_density.log_likelihood(after.position, after.log_density)
         following = MicrocanonicalState(
-            density.named(after.position), after.log_density, after.gradient, path.direction, search, metric, moments
+            log_density.named(after.position),
+            after.log_density,
+            after.gradient,
+            path.direction,
+            search,
+            metric,
+            moments,
         )
         return following, {**_info(path, count, state.search.step), "log_likelihood": log_likelihood}
 

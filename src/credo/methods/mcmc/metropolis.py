@@ -119,7 +119,7 @@ class Metropolis(WholeDataMethod[MetropolisState], Sampler[MetropolisState]):
     w' = w + scale * spread * noise,   accepted with probability min(1, p(w' | data) / p(w | data))
 
     In the warm-up the scale of each chain follows its acceptance (Robbins and Monro), and `spread` the standard
-    deviation of every weight; both are held while draws are kept, so that the chain is a Markov chain with the
+    deviation of every weight; both are held while draws are made, so that the chain is a Markov chain with the
     posterior as its distribution. Only values of the likelihood are used. Good for some dozens of weights; for a
     network prefer a method that follows gradients.
 
@@ -202,7 +202,7 @@ class Metropolis(WholeDataMethod[MetropolisState], Sampler[MetropolisState]):
         return after, info | {"log_prior": particles.log_prior / target.size}
 
     def _learning(self, tick: Tick) -> float:
-        """How much of the newest state enters what is learned: nothing once draws are kept."""
+        """How much of the newest state enters what is learned: nothing once draws are made."""
         return to_float32((tick.step + 1) ** -FORGETTING) if tick.step < self.warmup else 0.0
 
     def current(self, state: MetropolisState) -> Variables:

@@ -130,7 +130,13 @@ def _trailing_ones(number: int) -> int:
 
 
 def grow_subtree(
-    density: ValueAndGradient, edge: Edge, origin: Tensor, step: float, metric: Metric, depth: int, uniform: Tensor
+    value_and_gradient: ValueAndGradient,
+    edge: Edge,
+    origin: Tensor,
+    step: float,
+    metric: Metric,
+    depth: int,
+    uniform: Tensor,
 ) -> Subtree:
     """2^depth leaves beyond an edge, in the direction of its momentum.
 
@@ -144,7 +150,7 @@ def grow_subtree(
     log_weight, zero = torch.full_like(origin, -torch.inf), torch.zeros_like(origin)
     diverging, acceptance, leaves = ~going, zero, zero
     for leaf in range(2**depth):
-        chains, momentum = leapfrog(density, edge.chains, edge.momentum, step, metric)
+        chains, momentum = leapfrog(value_and_gradient, edge.chains, edge.momentum, step, metric)
         energy = chains.energy(momentum)
         log_new = torch.where(energy.isnan(), -torch.inf, origin - energy)
         acceptance = acceptance + torch.where(going, log_new.exp().clamp_max(1.0), 0.0)
@@ -212,7 +218,7 @@ DEPTH_TO_COMPACT = 3
 
 
 def no_u_turn(
-    density: ValueAndGradient,
+    value_and_gradient: ValueAndGradient,
     chains: ChainState,
     momentum: Tensor,
     step: float,
@@ -238,19 +244,19 @@ def no_u_turn(
         if len(active) == 0:
             break
         if len(active) < count and depth >= DEPTH_TO_COMPACT:
-            theirs = density if of is None else of(active)
+            theirs = value_and_gradient if of is None else of(active)
             part = _double(
                 theirs, tree.take(active), origin[active], step, metric, depth, forward[active], uniform[:, active]
             )
             tree = tree.put(active, part)
         else:
-            grown = _double(density, tree, origin, step, metric, depth, forward, uniform)
+            grown = _double(value_and_gradient, tree, origin, step, metric, depth, forward, uniform)
             tree = grown if len(active) == count else tree.put(active, grown.take(active))
     return tree
 
 
 def _double(
-    density: ValueAndGradient,
+    value_and_gradient: ValueAndGradient,
     tree: Tree,
     origin: Tensor,
     step: float,
@@ -261,7 +267,7 @@ def _double(
 ) -> Tree:
     sign = torch.where(forward, 1.0, -1.0).to(origin.dtype).unsqueeze(1)
     edge = tree.right.where(forward, tree.left).turned(sign)
-    new = grow_subtree(density, edge, origin, step, metric, depth, uniform[1:])
+    new = grow_subtree(value_and_gradient, edge, origin, step, metric, depth, uniform[1:])
     return join(tree, new, forward, sign, uniform[0])
 
 
@@ -297,7 +303,7 @@ class NUTS(HamiltonianSampler):
 
     def move(
         self,
-        density: LogDensity,
+        log_density: LogDensity,
         chains: ChainState,
         state: HamiltonianState,
         generator: torch.Generator,
@@ -306,7 +312,7 @@ class NUTS(HamiltonianSampler):
         position, metric, step = chains.position, state.adaptation.metric, state.adaptation.search.step
         momentum = torch.randn(position.shape, generator=generator, dtype=position.dtype, device=position.device)
         tree = no_u_turn(
-            density.value_and_gradient, chains, momentum, step, metric, self.max_depth, generator, density.of
+            log_density.value_and_gradient, chains, momentum, step, metric, self.max_depth, generator, log_density.of
         )
         acceptance = tree.acceptance / tree.leaves.clamp_min(1.0)
         return Moved(tree.draw, acceptance, tree.diverging, tree.energy, tree.leaves, tree.depth), ()

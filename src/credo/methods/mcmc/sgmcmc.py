@@ -16,6 +16,7 @@ from credo.core.optimizers import Constant, Schedule
 from credo.core.rng import Stream
 from credo.core.schedules import Cyclical
 from credo.core.trees import Params, Variables
+from credo.methods.ascent import leaves_of, per_example_gradient
 from credo.methods.base import Info, SampledStates, Sampler, Tick
 from credo.model import Batch, Model, Target
 from credo.nets.dropout import DropoutChange
@@ -28,7 +29,7 @@ class RMSPreconditioner:
 
     G_i = 1 / (floor + sqrt(v_i)),   v <- decay v + (1 - decay) gradient^2, with gradients per example
 
-    G is learned while no draws are kept, and held while they are. A matrix that went on changing with the weights would
+    G is learned while no draws are made, and held while they are. A matrix that went on changing with the weights would
     need a further term, the divergence of G, in every step; held still, it needs none.
 
     Args:
@@ -98,7 +99,9 @@ class StochasticSampler(Sampler[StochasticState]):
         if self.warmup is not None:
             check_at_least("warmup", self.warmup, 0)
             if isinstance(self.schedule, Cyclical):
-                raise ValueError("with a Cyclical schedule warmup must be None: no draw is kept while a cycle explores")
+                raise ValueError(
+                    "with a Cyclical schedule warmup must be None: there are no draws while a cycle explores"
+                )
             if self.warmup >= self.epochs:
                 raise ValueError(f"warmup must be less than epochs ({self.epochs}), got {self.warmup}")
         if self.preconditioner is not None and self.samples(0.0):
@@ -197,18 +200,18 @@ class StochasticSampler(Sampler[StochasticState]):
 
 def _gradient(target: Target, variables: Variables, batch: Batch, tick: Tick) -> tuple[Params, Info]:
     """Of the tempered log joint density per example, unbiased under minibatches, (C, *shape) each."""
-    params = {name: w.detach().requires_grad_() for name, w in variables.params.items()}
+    params = leaves_of(variables.params)
     each = target.training_log_likelihood(Variables(params, variables.buffers), batch, tick.rng)
     log_likelihood, log_prior = target.data_term(each, batch), target.log_prior(params)
-    objective = target.temper(log_likelihood + log_prior).sum() / target.size
-    gradients = torch.autograd.grad(objective, list(params.values()))
+    objective = target.temper(log_likelihood + log_prior)
+    gradients = per_example_gradient(objective, list(params.values()), target)
     info = {"log_likelihood": log_likelihood.detach() / target.size, "log_prior": log_prior.detach() / target.size}
     return dict(zip(params, gradients, strict=True)), info
 
 
 @lru_cache(maxsize=8)
 def _draw_steps(method: StochasticSampler, total: int) -> frozenset[int]:
-    """The steps after which a draw is kept: evenly in the time of the diffusion, the sum of the step sizes."""
+    """The steps after which the state is a draw: evenly in the time of the diffusion, the sum of the step sizes."""
 
     def size(step: int) -> float:
         return method.schedule.factor(step / total) if method.samples(step / total) else 0.0

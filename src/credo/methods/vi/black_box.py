@@ -105,7 +105,7 @@ class BlackBoxVI(MeanField):
 
 
 @dataclass(frozen=True)
-class _Values:
+class DrawValues:
     """Of S draws of every member.
 
     Attributes:
@@ -127,7 +127,7 @@ class _Values:
         return LogJoint(target.temper(whole - self.each.sum(2)), target.temper(self.each))
 
 
-def _values(target: Target, q: MeanFieldNormal, z: Tensor, batch: Batch, rng: Stream) -> _Values:
+def _values(target: Target, q: MeanFieldNormal, z: Tensor, batch: Batch, rng: Stream) -> DrawValues:
     draws, members = z.shape[:2]
     layout = {name: ParameterInfo(tuple(w.shape[1:]), 1) for name, w in q.mean.items()}
     params = unravel(z.flatten(0, 1), layout)  # every draw of every member is a member of its own, (S M, ...)
@@ -141,7 +141,7 @@ def _values(target: Target, q: MeanFieldNormal, z: Tensor, batch: Batch, rng: St
     by_weight = target.model.prior.log_prob_each({name: params[name] for name in target.layout}, target.layout)
     if by_weight is not None:
         by_weight = {name: by_weight.get(name, torch.zeros_like(w)) for name, w in params.items()}
-    return _Values(
+    return DrawValues(
         target.data_term(each, repeated).view(draws, members),
         target.log_prior(params).view(draws, members),
         None if by_weight is None else ravel(by_weight).view_as(z),
