@@ -55,7 +55,7 @@ def shown(text: str) -> list[Any]:
     found = []
     for path, _ in DIRECTIVE.findall(text):
         value = resolve(path)
-        names = value.__all__ if isinstance(value, ModuleType) else ()
+        names = getattr(value, "__all__", ()) if isinstance(value, ModuleType) else ()
         folder = Path(value.__file__ or "").parent if isinstance(value, ModuleType) else Path()
         found += [value, *(getattr(value, name) for name in names if not (folder / f"{name}.py").is_file())]
     return found
