@@ -181,7 +181,7 @@ class VariationalDropout(VariationalDropoutBase):
         >>> x = torch.linspace(-1, 1, 20)[:, None]
         >>> posterior = credo.fit(credo.nets.MLP(1, 1), (x, x.sin()), VariationalDropout(epochs=5, sharing="unit"))
         >>> sorted(posterior.history[-1])
-        ['alpha', 'epoch', 'kl', 'log_likelihood', 'seconds']
+        ['alpha', 'epoch', 'kl', 'log_likelihood', 'log_prior', 'loss', 'seconds']
 
     Reference: D. P. Kingma, T. Salimans, M. Welling, "Variational dropout and the local reparameterization trick",
         2015, https://arxiv.org/abs/1506.02557
