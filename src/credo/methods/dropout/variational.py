@@ -244,7 +244,7 @@ class SparseVariationalDropout(VariationalDropoutBase):
         >>> x = torch.linspace(-1, 1, 20)[:, None]
         >>> posterior = credo.fit(credo.nets.MLP(1, 1), (x, x.sin()), SparseVariationalDropout(epochs=5))
         >>> sorted(posterior.history[-1])
-        ['epoch', 'kl', 'log_likelihood', 'removable', 'seconds']
+        ['epoch', 'kl', 'log_likelihood', 'log_prior', 'loss', 'removable', 'seconds']
 
     Reference: D. Molchanov, A. Ashukha, D. Vetrov, "Variational dropout sparsifies deep neural networks", 2017,
         https://arxiv.org/abs/1701.05369
