@@ -272,7 +272,7 @@ def test_one_name_for_one_class() -> None:
 
 def test_a_name_for_two_classes_is_noticed() -> None:
     assert repeated_names([ast.parse("class A: ..."), ast.parse("class _A: ...\nclass B: ...")]) == ["A"]
-    assert repeated_names([ast.parse("class A: ..."), ast.parse("A = tuple[int, int]")]) == ["A"]
+    assert repeated_names([ast.parse("class Pair: ..."), ast.parse("Pair = tuple[int, int]")]) == ["Pair"]
 
 
 def names(nodes: list[ast.expr]) -> list[str]:
