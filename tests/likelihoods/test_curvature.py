@@ -22,6 +22,7 @@ from credo.likelihoods import (
     Likelihood,
     Poisson,
     SharedGaussian,
+    Standardized,
 )
 from credo.predictive import predictive
 
@@ -31,6 +32,7 @@ CASES: dict[str, tuple[Likelihood, int]] = {
     "LearnedGaussian": (LearnedGaussian(), 2),
     "SharedGaussian": (SharedGaussian(), 2),
     "HeteroscedasticGaussian": (HeteroscedasticGaussian(floor=0.1), 4),
+    "Standardized": (Standardized(HeteroscedasticGaussian(floor=0.1), (5.0, -1.0), (7.0, 0.5)), 4),
     "Categorical": (Categorical(), 3),
     "Bernoulli": (Bernoulli(), 2),
     "Poisson": (Poisson(), 2),

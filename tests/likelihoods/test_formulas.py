@@ -25,6 +25,7 @@ from credo.likelihoods import (
     NumericLikelihood,
     Poisson,
     SharedGaussian,
+    Standardized,
 )
 
 ERROR_RATE = 1e-6
@@ -56,6 +57,10 @@ class Case:
             case HeteroscedasticGaussian(floor=floor):
                 half = self.outputs // 2
                 return distributions.Normal(outputs[..., :half], F.softplus(outputs[..., half:]) + floor)
+            case Standardized(base=base, loc=loc, scale=scale):
+                z = Case(base, self.outputs, self.targets).reference(outputs, params)
+                m, s = torch.tensor(loc).double(), torch.tensor(scale).double()
+                return distributions.Normal(m + s * z.mean, s * z.stddev)
             case Poisson():
                 return distributions.Poisson(outputs.exp())
             case Bernoulli():
@@ -78,6 +83,9 @@ CASES = {
     "SharedGaussian, two targets": Case(SharedGaussian(initial_scale=0.5), 2, 2),
     "HeteroscedasticGaussian": Case(HeteroscedasticGaussian(), 2, 1),
     "HeteroscedasticGaussian, two targets": Case(HeteroscedasticGaussian(floor=0.1), 4, 2),
+    "Standardized": Case(Standardized(Gaussian(scale=0.3), (5.0,), (4.0,)), 1, 1),
+    "Standardized, two targets": Case(Standardized(LearnedGaussian(0.5), (-30.0, 0.25), (0.125, 8.0)), 2, 2),
+    "Standardized, noise of x": Case(Standardized(HeteroscedasticGaussian(), (1.0, 2.0), (3.0, 0.5)), 4, 2),
     "Categorical, two classes": Case(Categorical(), 2, 1),
     "Categorical, three classes": Case(Categorical(), 3, 1),
     "Bernoulli": Case(Bernoulli(), 1, 1),

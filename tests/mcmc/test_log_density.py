@@ -20,6 +20,12 @@ TARGETS: dict[str, tuple[credo.likelihoods.base.Likelihood, Tensor, int]] = {
     "noise of x": (likelihoods.HeteroscedasticGaussian(), REAL, 4),
     "classes": (likelihoods.Categorical(), torch.arange(9) % 4, 4),
     "yes or no": (likelihoods.Bernoulli(), (REAL[:, :1] > 0).double(), 1),
+    "standardized": (likelihoods.Standardized(likelihoods.Gaussian(0.3), (3.0, -1.0), (2.0, 0.5)), REAL, 2),
+    "standardized, learned noise": (
+        likelihoods.Standardized(likelihoods.LearnedGaussian(0.7), (3.0, -1.0), (2.0, 0.5)),
+        REAL,
+        2,
+    ),
     "counts": (likelihoods.Poisson(), (REAL[:, :1] * 2).round().abs(), 1),
 }
 PRIORS = [

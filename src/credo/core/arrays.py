@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy
@@ -36,3 +37,10 @@ def _plain(values: Any, name: str) -> Any:
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} cannot be read as numbers ({error}): give a tensor or a numeric array") from None
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+@lru_cache(maxsize=256)
+def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Numbers of a description as a tensor in float64, which is made once for a device."""
+    with torch.inference_mode(False):  # or no gradient could pass through what is computed with it
+        return torch.tensor(values, dtype=torch.float64, device=device)

@@ -94,10 +94,17 @@ def whole_number(name: str, value: object) -> int:
     return int(number)
 
 
+def finite_numbers(name: str, value: Any) -> tuple[float, ...]:
+    """One number, or several, as a tuple of Python's own."""
+    numbers = _listed(value)
+    if not numbers or not all(_fits(number, float) and math.isfinite(number) for number in numbers):
+        raise ValueError(f"{name} must be a finite number, or several in a tuple, got {_described(value, ())}")
+    return tuple(map(float, numbers))
+
+
 def fractions(name: str, value: Any) -> tuple[float, ...]:
     """One fraction of a run, or several, as a tuple of plain numbers."""
-    several = isinstance(value, Iterable) and not isinstance(value, str) and not is_number(value)
-    numbers = tuple(map(_plain, value if several else [value]))
+    numbers = _listed(value)
     if not all(_fits(number, float) and 0.0 <= number <= 1.0 for number in numbers):
         raise ValueError(
             f"{name} must be a fraction of the run between 0 and 1, or several such as (0.5, 0.75), "
@@ -150,6 +157,11 @@ def _checkable(kind: Any) -> bool:
     except TypeError:  # Any, literals and protocols that exist for type checkers alone
         return False
     return True
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    several = isinstance(value, Iterable) and not isinstance(value, str) and not is_number(value)
+    return tuple(map(_plain, value if several else [value]))
 
 
 def _plain(value: Any) -> Any:

@@ -1,25 +1,23 @@
-"""Means and standard deviations that are right wherever the numbers lie."""
+"""Means and standard deviations of the columns of a table, and what is left of a column without them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from credo.core.moments import Moments
+
 Floats = NDArray[np.float64]
-ROUNDING = 8
-"""Units in the last place of the largest number: values no further apart than that differ by rounding alone."""
 
 
 def mean_and_scale(values: Any) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column, computed around the column's first value.
+    """Mean and standard deviation of each column, computed around a value of the column itself.
 
-    mean = x_1 + mean(x - x_1),  scale^2 = mean((x - mean)^2)
-
-    so that a clock that shows 1.7e18 nanoseconds and moves by a millisecond has a spread, and a constant column has
-    none. A column whose values differ by no more than rounding gets a scale of one, or of that rounding where it is
-    more than one.
+    A column whose values differ by no more than rounding gets a scale of one, or of that rounding where it is more than
+    one.
 
     Args:
         values: (N,) or (N, F).
@@ -29,17 +27,9 @@ def mean_and_scale(values: Any) -> tuple[Floats, Floats]:
         >>> float(mean), float(scale)
         (2021.0, 1.0)
     """
-    x = np.asarray(values, dtype=np.float64)
-    largest = np.abs(x).max(0, initial=0.0)
-    # a power of two changes no digit, and keeps squares of huge and tiny numbers within float64
-    unit = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1000, 1000))
-    offset = x / unit - x[0] / unit
-    center = offset.mean(0)
-    spread = np.sqrt(np.square(offset - center).mean(0)) * unit
-    mean = (x[0] / unit + center) * unit
-    rounding = ROUNDING * np.spacing(largest)
-    constant = (np.ptp(offset, axis=0) <= rounding / unit) | (spread == 0.0)
-    return mean, np.where(constant, np.maximum(rounding, 1.0), spread)
+    x = np.array(values, dtype=np.float64)
+    found = Moments.of(torch.from_numpy(x.reshape(len(x), -1)))
+    return found.mean.numpy().reshape(x.shape[1:]), found.scale.numpy().reshape(x.shape[1:])
 
 
 def standardized(values: Floats, mean: Any, scale: Any) -> Floats:

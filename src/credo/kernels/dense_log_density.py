@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from credo.core.trees import Layout, Params, ravel, unravel
 from credo.kernels.switch import enabled
-from credo.likelihoods import Categorical, Gaussian, LearnedGaussian, Likelihood
+from credo.likelihoods import Categorical, Gaussian, LearnedGaussian, Likelihood, Standardized
 from credo.likelihoods.gaussian import HALF_LOG_2PI
 from credo.nets.dense import Linear, dense_stack
 from credo.nets.network import Network
 from credo.priors import Normal, Prior
 
 ValueAndGradient = Callable[[Tensor], tuple[Tensor, Tensor]]  # of flat weights (C, P): (C,) and (C, P)
-KindT = TypeVar("KindT", Gaussian, LearnedGaussian, Categorical, Normal)
+KindT = TypeVar("KindT", Gaussian, LearnedGaussian, Categorical, Standardized, Normal)
 Activation = tuple[Callable[..., Tensor], Callable[..., Tensor]]  # in place, and (gradient after, output) to before
 
 
@@ -32,7 +32,8 @@ def dense_log_density(
 
     Args:
         network: a stack of linear layers, each but the last followed by tanh, sigmoid or ReLU.
-        likelihood: any; the gradient is written out for exactly `Gaussian`, `LearnedGaussian` and `Categorical`.
+        likelihood: any; the gradient is written out for exactly `Gaussian`, `LearnedGaussian` and `Categorical`, also
+            of standardized targets.
         prior: any; the gradient is written out for exactly `Normal`.
         x: inputs that all chains share, (B, ...).
         y: targets, (B, D) or (B,).
@@ -42,6 +43,9 @@ def dense_log_density(
     if not enabled() or (layers := _layers(network, x)) is None:
         return None
     columns, layout = x.flatten(1).T.contiguous(), network.layout
+    volume: float | None = None
+    if _is_exactly(likelihood, Standardized):
+        y, volume, likelihood = likelihood.standardize(y, columns), len(y) * likelihood.log_volume, likelihood.base
     prior_gradient = _prior_gradient(prior, layout, columns)
     count = sum(math.prod(info.shape) for info in layout.values())
 
@@ -55,6 +59,7 @@ def dense_log_density(
         log_prior, gradient = prior_gradient(flat[:, :count])
         gradient = gradient.add(ravel({name: by_weight[name] for name in layout}), alpha=factor)
         value = torch.add(log_prior, log_likelihood, alpha=factor)
+        value = value if volume is None else value.double() - factor * volume
         if theta:
             log_prior, by_prior = _by_autograd(
                 lambda *t: likelihood.log_prior(dict(zip(theta, t, strict=True))), *theta.values()

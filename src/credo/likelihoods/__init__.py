@@ -6,6 +6,7 @@ from credo.likelihoods.continuous_bernoulli import ContinuousBernoulli
 from credo.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gray import BinarizedBernoulli, GrayCrossEntropy
 from credo.likelihoods.poisson import Poisson
+from credo.likelihoods.standardized import Standardized
 
 __all__ = [
     "Bernoulli",
@@ -21,4 +22,5 @@ __all__ = [
     "NumericLikelihood",
     "Poisson",
     "SharedGaussian",
+    "Standardized",
 ]

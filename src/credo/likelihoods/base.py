@@ -74,6 +74,13 @@ class Likelihood(ABC):
             f"{type(self).__name__} does not say its curvature in the outputs: give it a method fisher(outputs, params)"
         )
 
+    def in_units(self, outputs: Tensor, params: Params) -> tuple[Likelihood, Tensor, Params]:
+        """The same distributions by a likelihood, outputs and parameters in the units of the target.
+
+        A likelihood that computes in other units says how; all others are in them already.
+        """
+        return self, outputs, params
+
     @abstractmethod
     def mean(self, outputs: Tensor, params: Params) -> Tensor:
         """Expected target, (..., B, D); for classes the probabilities."""

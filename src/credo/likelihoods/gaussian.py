@@ -192,3 +192,17 @@ class HeteroscedasticGaussian(GaussianNoise):
         raw = outputs.chunk(2, dim=-1)[1]
         precision = (F.softplus(raw) + self.floor).square().reciprocal()
         return torch.diag_embed(torch.cat([precision, 2.0 * raw.sigmoid().square() * precision], dim=-1))
+
+
+@dataclass(frozen=True)
+class MarginalGaussian(GaussianNoise):
+    """Normal targets whose standard deviations are given beside the outputs: what is left when noise was computed.
+
+    p(y | f) = N(y; f, scale^2),   scale = params["scale"], broadcastable to the outputs
+    """
+
+    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
+        return Gaussian().check_targets(y, outputs)
+
+    def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
+        return outputs, params["scale"]

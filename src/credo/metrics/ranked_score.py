@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
+from credo.likelihoods.gaussian import MarginalGaussian
 from credo.metrics.inputs import ArrayLike, numeric, targets_like
 from credo.predictive import NumericPredictive, Predictive
 
@@ -16,7 +17,7 @@ ENTRIES = 2**22
 """Entries of the largest temporary tensor: 32 MiB in float64."""
 NODES, WEIGHTS = (-math.sqrt(0.6), 0.0, math.sqrt(0.6)), (5 / 18, 8 / 18, 5 / 18)
 """Gauss-Legendre rule of three points on a panel, exact for polynomials of degree five."""
-NORMAL = (Gaussian, LearnedGaussian, SharedGaussian, HeteroscedasticGaussian)
+NORMAL = (Gaussian, LearnedGaussian, SharedGaussian, HeteroscedasticGaussian, MarginalGaussian)
 """Likelihoods whose formula is known; a subclass may be no normal distribution any more."""
 
 

@@ -209,7 +209,11 @@ class ClassMixture(ClassPredictive):
 
 
 def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
-    """The predictive that fits the likelihood, of outputs (S, B, E) with log weights (S,) that are normalized here."""
+    """The predictive that fits the likelihood, of outputs (S, B, E) with log weights (S,) that are normalized here.
+
+    It is in the units of the target, and so are its draws where the likelihood has outputs in them.
+    """
+    likelihood, draws, params = likelihood.in_units(draws, params)
     log_weights = log_weights.to(draws)
     normalized = log_weights - torch.logsumexp(log_weights, 0)
     if isinstance(likelihood, NumericLikelihood):

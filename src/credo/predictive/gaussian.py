@@ -21,8 +21,9 @@ from credo.likelihoods import (
     LearnedGaussian,
     Likelihood,
     SharedGaussian,
+    Standardized,
 )
-from credo.likelihoods.gaussian import GaussianNoise
+from credo.likelihoods.gaussian import MarginalGaussian
 from credo.predictive.base import ClassPredictive, NumericPredictive, Predictive
 
 _LARGE = 60.0
@@ -49,17 +50,6 @@ class OutputNormal:
             (count, *self.mean.shape), generator=generator, dtype=self.mean.dtype, device=self.mean.device
         )
         return self.mean + (vectors @ (values.clamp_min(0.0).sqrt() * noise).unsqueeze(-1)).squeeze(-1)
-
-
-@dataclass(frozen=True)
-class _Marginal(GaussianNoise):
-    """Targets that are normal around the given means, with a standard deviation for each."""
-
-    def check_targets(self, y: Tensor, outputs: int) -> Tensor:
-        return Gaussian().check_targets(y, outputs)
-
-    def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
-        return outputs, params["scale"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,11 +209,15 @@ def gaussian_predictive(
     approximation: Approximation = Probit(),
 ) -> Predictive:
     """The predictive of a network whose outputs are M normals, with log weights (M,) that are normalized here."""
+    if isinstance(likelihood, Standardized):
+        covariance = likelihood.covariance_in_units(outputs.covariance)
+        likelihood, mean, params = likelihood.in_units(outputs.mean, params)
+        outputs = OutputNormal(mean, covariance)
     weights = log_weights.to(outputs.mean).log_softmax(0)
     if isinstance(likelihood, Gaussian | LearnedGaussian | SharedGaussian):
         noise = likelihood.variance(outputs.mean, params)
         scale = (outputs.variance.clamp_min(0.0) + noise).sqrt()
-        return GaussianPredictive(_Marginal(), outputs.mean, {"scale": scale}, weights, outputs, noise)
+        return GaussianPredictive(MarginalGaussian(), outputs.mean, {"scale": scale}, weights, outputs, noise)
     if isinstance(likelihood, Categorical | Bernoulli):
         probs = approximation.probs(likelihood, outputs)
         logits = probs.log() if likelihood.exclusive else torch.logit(probs)
