@@ -16,7 +16,7 @@ ENTRIES = 2**22
 
 
 @dataclass(frozen=True)
-class Moments:
+class ColumnMoments:
     """What is known of the columns of N rows, (F,) each, in float64.
 
     mean = x_1 + mean(x - x_1),   spread^2 = mean((x - mean)^2)
@@ -33,14 +33,14 @@ class Moments:
     resolution: float  # distance of 1 from the next number that the data can hold
 
     @classmethod
-    def of(cls, rows: Tensor) -> Moments:
+    def of(cls, rows: Tensor) -> ColumnMoments:
         """Of rows (N, F) of real or whole numbers, N >= 1."""
         resolution = torch.finfo(rows.dtype if rows.is_floating_point() else torch.float64).eps
         parts = torch.split(rows, max(1, ENTRIES // max(1, rows.shape[1])))
-        return reduce(Moments.joined, (cls._of_part(part.detach().double(), resolution) for part in parts))
+        return reduce(ColumnMoments.joined, (cls._of_part(part.detach().double(), resolution) for part in parts))
 
     @classmethod
-    def _of_part(cls, x: Tensor, resolution: float) -> Moments:
+    def _of_part(cls, x: Tensor, resolution: float) -> ColumnMoments:
         lowest, highest = x.amin(0), x.amax(0)
         unit = _unit(lowest, highest)
         first = x[0] / unit
@@ -49,7 +49,7 @@ class Moments:
         spread = (offset - center).square().mean(0).sqrt() * unit
         return cls(len(x), (first + center) * unit, spread, lowest, highest, resolution)
 
-    def joined(self, other: Moments) -> Moments:
+    def joined(self, other: ColumnMoments) -> ColumnMoments:
         """Of the rows of both.
 
         Reference: T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing
@@ -63,7 +63,7 @@ class Moments:
         inside = here * (self.spread / unit).square() + there * (other.spread / unit).square()
         spread = (inside + here * there * apart.square()).sqrt() * unit
         mean = (self.mean / unit + there * apart) * unit
-        return Moments(count, mean, spread, lowest, highest, max(self.resolution, other.resolution))
+        return ColumnMoments(count, mean, spread, lowest, highest, max(self.resolution, other.resolution))
 
     @property
     def rounding(self) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from credo.core.moments import Moments
+from credo.core.moments import ColumnMoments
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ def mean_and_scale(values: Any) -> tuple[Floats, Floats]:
         (2021.0, 1.0)
     """
     x = np.array(values, dtype=np.float64)
-    found = Moments.of(torch.from_numpy(x.reshape(len(x), -1)))
+    found = ColumnMoments.of(torch.from_numpy(x.reshape(len(x), -1)))
     return found.mean.numpy().reshape(x.shape[1:]), found.scale.numpy().reshape(x.shape[1:])
 
 
