@@ -46,10 +46,22 @@ def private_copy(module: nn.Module) -> nn.Module:
                 "the network has a part that torch.jit has compiled, which takes no other weights than its own: give "
                 "the module as it was before torch.jit.script or torch.jit.trace"
             )
+        if isinstance(layer, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise ValueError(
+                f"the network is wrapped in {type(layer).__name__}, which spreads a module's own weights over devices: "
+                "give the module inside, net.module"
+            )
         if isinstance(layer, nn.RNNBase) and layer.dropout:
             raise ValueError(
                 f"{type(layer).__name__}(dropout={layer.dropout}) drops inside its kernel, where credo cannot give it "
                 "a seed: set it to 0 and put nn.Dropout between two recurrent layers"
+            )
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and parameter.is_complex():
+            raise ValueError(
+                f"the parameter {name!r} is complex, and priors and methods are for real numbers: keep it as a real "
+                "parameter with its real and imaginary parts along a last axis of 2, and join them by torch.complex "
+                "in forward()"
             )
     try:
         return copy.deepcopy(module).to("cpu")
