@@ -305,3 +305,26 @@ def test_history_has_the_loss_and_validation_the_accuracy() -> None:
     assert "validation_accuracy" not in credo.fit(MODEL, (X, Y), credo.MAP(epochs=1), validation=(X, Y)).history[-1]
     learned = credo.fit(MODEL, (X, Y), credo.BayesByBackprop(epochs=2)).history[-1]
     assert learned["loss"] == pytest.approx(learned["kl"] - learned["log_likelihood"], rel=1e-6)
+
+
+class Squared(torch.nn.Module):
+    """Outputs that are not finite while the weight is."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([weight]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight.square().expand(len(x), 1)
+
+
+def test_a_member_of_annealing_that_never_has_a_density_is_named_and_left_out() -> None:
+    weights = iter([0.3, 0.3, 0.3, 1e30, 0.3])  # the first is looked at to learn the structure
+    method = credo.Ensemble(credo.SimulatedAnnealing(sweeps=30), members=4)
+    with pytest.warns(credo.CredoWarning, match=r"member\(s\) 3 of 4 diverged"):
+        posterior = credo.fit(
+            credo.Model(lambda: Squared(next(weights)), likelihoods.Gaussian(1.0)), (X, torch.zeros(16, 1)), method
+        )
+    draws = posterior.predict(X).draws
+    assert len(draws) == 3
+    assert bool(draws.isfinite().all())

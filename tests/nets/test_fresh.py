@@ -89,3 +89,13 @@ def test_a_factor_of_two_is_seen_in_a_matrix_and_not_in_a_handful() -> None:
     large = {"w": torch.randn(1, 30, 30, generator=generator)}
     assert other_sizes({"w": 2.0 * large["w"]}, large)
     assert not other_sizes({"w": torch.tensor([[0.5, 0.6]])}, {"w": torch.tensor([[1.0, 1.2]])})
+
+
+def test_a_small_parameter_that_was_set_to_a_constant_is_named_and_a_bias_of_zero_is_not() -> None:
+    net = nn.Sequential(nn.Linear(1, 4), nn.ReLU(), nn.Linear(4, 2))
+    nn.init.zeros_(net[2].weight)
+    nn.init.constant_(net[2].bias, 5.0)
+    nn.init.zeros_(net[0].bias)
+    network = Network(net)
+    named = other_sizes(network.given().params, network.initial(1, credo.Stream(0)).params)
+    assert set(named) == {"2.weight", "2.bias"}

@@ -11,6 +11,7 @@ from torch import Tensor
 import credo
 from credo import priors
 from credo.core.trees import Layout, ParameterInfo, Params
+from credo.nets.network import Network
 from credo.posteriors import DiagonalGaussian
 
 LAYOUT = {"w": ParameterInfo((3,), 1)}
@@ -65,3 +66,19 @@ def test_the_kl_of_a_posterior_is_that_from_the_prior_of_the_user() -> None:
     exact = fourth.sum() - (s.log() + 0.5 * math.log(2 * math.pi * math.e)).sum()
     spread = (m + s * credo.Stream(1).normal(20_000, 1, 2, dtype=torch.float64)).pow(4).sum((1, 2)).std()
     assert abs(float(posterior.kl(draws=20_000)) - float(exact)) < 5 * float(spread) / math.sqrt(20_000)
+
+
+@pytest.mark.parametrize("prior", [Summed(), Each()], ids=["log_prob", "log_density"])
+def test_draws_of_a_parent_are_not_inherited(prior: priors.Prior) -> None:
+    network = Network(torch.nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="inherits the draws of Normal, which are not draws from it"):
+        prior.sample(network.layout, 3, credo.Stream(0))
+
+
+def test_draws_of_its_own_are_used() -> None:
+    class Drawn(Each):
+        def draw(self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype | None = None) -> Tensor:
+            return torch.full(shape, 7.0)
+
+    network = Network(torch.nn.Linear(1, 1))
+    assert bool((Drawn().sample(network.layout, 3, credo.Stream(0))["weight"] == 7.0).all())

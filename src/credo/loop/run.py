@@ -16,7 +16,6 @@ from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.status import Status
 from credo.core.storage import StorageError
-from credo.core.trees import finite_members
 from credo.loop.batches import Source
 from credo.loop.checkpoints import Checkpoints, Saved
 from credo.loop.draws import Collector
@@ -248,11 +247,11 @@ class Loop:
 
     def _broken(self) -> bool:
         """Whether the run has diverged: of an ensemble, all of its members."""
-        finite = finite_members(self.method.current(self.state).params)
+        finite = self.method.is_finite(self.state)
         return self.history.diverged() or not bool(finite.any() if self.history.independent else finite.all())
 
     def _name_diverged_members(self) -> None:
-        finite = finite_members(self.method.current(self.state).params).tolist()
+        finite = self.method.is_finite(self.state).tolist()
         lost = [str(m) for m, well in enumerate(finite, start=1) if not well]
         if lost:
             self._warn(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from torch import Tensor
 
 from credo.core.rng import Stream
-from credo.core.trees import Variables
+from credo.core.trees import Variables, finite_members
 from credo.model import Batch, Model, Target
 from credo.posteriors import Posterior
 
@@ -160,6 +160,10 @@ class Method(ABC, Generic[StateT]):
     @abstractmethod
     def current(self, state: StateT) -> Variables:
         """The weights that stand for the state so far, one per member: what validation looks at."""
+
+    def is_finite(self, state: StateT) -> Tensor:
+        """Whether the numbers of each member are finite, (M,): those that are not have diverged."""
+        return finite_members(self.current(state).params)
 
     @abstractmethod
     def posterior(self, target: Target, state: StateT) -> Posterior:

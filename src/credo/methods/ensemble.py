@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from credo.core.checks import check_at_least, check_options
-from credo.core.trees import finite_members
 from credo.methods.base import Method, StateT
 from credo.methods.point import MAP, PointState
 from credo.model import Target
@@ -59,10 +58,11 @@ class Ensemble(Method[StateT]):
     summary = _forwarded("summary")
     loss = _forwarded("loss")
     current = _forwarded("current")
+    is_finite = _forwarded("is_finite")
 
     def posterior(self, target: Target, state: StateT) -> Posterior:
         posterior = self.method.posterior(target, state)
-        finite = finite_members(self.current(state).params)
+        finite = self.is_finite(state)
         return posterior.of_members(finite.nonzero()[:, 0]) if finite.any() and not finite.all() else posterior
 
 

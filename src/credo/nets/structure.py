@@ -121,10 +121,18 @@ def fan_in(module: nn.Module, name: str) -> int:
 def other_sizes(module: Params, fresh: Params) -> dict[str, tuple[float, float]]:
     """Root mean squares of parameters where fresh weights (M, *shape) differ from the module's own (1, *shape) in size.
 
-    Small parameters are left out: their sizes are noise.
+    Small parameters are left out, since their sizes are noise, unless the module's author has set them to a constant:
+    weights to any, biases to one that is not zero.
     """
-    sizes = {n: (_size(w), _size(fresh[n][:1])) for n, w in module.items() if w.numel() >= FEWEST_ENTRIES}
+    shown = {n: w for n, w in module.items() if w.numel() >= FEWEST_ENTRIES or _is_chosen(w[0])}
+    sizes = {n: (_size(w), _size(fresh[n][:1])) for n, w in shown.items()}
     return {name: pair for name, pair in sizes.items() if max(pair) > SIZE_RATIO * min(pair)}
+
+
+def _is_chosen(values: Tensor) -> bool:
+    """Whether a parameter is a constant that its author must have chosen; a bias of zero is a common habit."""
+    first = values.flatten()[:1]
+    return values.numel() > 1 and bool((values == first).all()) and (values.ndim > 1 or bool(first != 0))
 
 
 def _size(values: Tensor) -> float:

@@ -35,6 +35,22 @@ def _forget(cls: type, base: type, *names: str) -> None:
             setattr(cls, name, getattr(base, name))
 
 
+def _forget_draws(cls: type[Prior]) -> None:
+    """Draws of a parent are no draws from a density of one's own; what is abstract stays so."""
+    if "sample" in vars(cls) or getattr(cls.sample, "__isabstractmethod__", False):
+        return
+    if getattr(getattr(cls, "draw", None), "__isabstractmethod__", False):
+        return
+
+    def sample(self: Prior, *given: Any, **named: Any) -> Params:
+        raise ValueError(
+            f"{type(self).__name__} has a density of its own and inherits the draws of {cls.__bases__[0].__name__}, "
+            "which are not draws from it: give it a method sample(layout, members, stream, dtype)"
+        )
+
+    cls.sample = sample  # type: ignore[method-assign]
+
+
 class Prior(ABC):
     """A distribution over the parameters of a network.
 
@@ -46,12 +62,14 @@ class Prior(ABC):
     """Whether it has a total, so that densities and divergences are more than known up to a constant."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """A density of one's own makes the closed forms of a parent wrong: they are not inherited then."""
+        """A density of one's own makes the closed forms and the draws of a parent wrong: they are not inherited."""
         super().__init_subclass__(**options)
         cls.registry.add(cls)
         defined = vars(cls)
         if "log_prob" in defined or "log_density" in defined:
             _forget(cls, Prior, "expected_log_prob", "precision")
+            if "draw" not in defined:
+                _forget_draws(cls)
         if "log_prob" in defined and "log_density" not in defined:
             _forget(cls, Prior, "log_prob_each", "curvature")
 
@@ -119,6 +137,8 @@ class ElementwisePrior(Prior):
         super().__init_subclass__(**options)
         if "log_density" in vars(cls):
             _forget(cls, ElementwisePrior, "log_prob", "curvature")
+        if "draw" in vars(cls):
+            _forget(cls, ElementwisePrior, "sample")
 
     @abstractmethod
     def log_density(self, w: Tensor) -> Tensor:

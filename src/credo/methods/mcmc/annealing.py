@@ -115,6 +115,11 @@ class SimulatedAnnealing(WholeDataMethod[AnnealingState]):
     def current(self, state: AnnealingState) -> Variables:
         return state.best
 
+    def is_finite(self, state: AnnealingState) -> Tensor:
+        """Whether a member has found any weights with a density, once it has looked."""
+        started = state.best_log_joint.isfinite().any()
+        return super().is_finite(state) & (state.best_log_joint.isfinite() | ~started)
+
     def posterior(self, target: Target, state: AnnealingState) -> Posterior:
         return Draws(target.model, state.best, Draws.uniform(state.best))
 
