@@ -9,7 +9,9 @@ import torch
 from scipy import integrate, special, stats
 from torch import Tensor
 
-from credo.core.integrals import entropy_by_integral, entropy_by_sum, smallest_where
+from credo import Stream
+from credo.core.integrals import crossing, entropy_by_integral, entropy_by_sum, smallest_where
+from credo.likelihoods.gaussian import normal_cdf
 
 REACH = 7.1
 
@@ -181,6 +183,55 @@ def test_a_narrow_peak_in_a_wide_interval():
     wide = torch.tensor([1e6], dtype=torch.float64)
     found = smallest_where(lambda y: torch.special.ndtr((y - 123.0) / 1e-3) >= 0.9, -wide, wide, discrete=False)
     assert float(found) == pytest.approx(123.0 + 1e-3 * stats.norm.ppf(0.9), abs=1e-10)
+
+
+class Counted:
+    """A mixture's distribution function less a level, on the scale of standard deviations, which counts its calls."""
+
+    def __init__(self, means: Tensor, scales: Tensor, level: float) -> None:
+        self.means, self.scales, self.level, self.calls = means, scales, level, 0
+
+    def __call__(self, y: Tensor) -> Tensor:
+        self.calls += 1
+        side = 1.0 if self.level <= 0.5 else -1.0  # by the smaller tail, which keeps its digits
+        tail = normal_cdf(side * (y - self.means) / self.scales).mean(0).clamp(1e-300, 1.0 - 1e-16)
+        return side * torch.special.ndtri(tail) - stats.norm.ppf(self.level)
+
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        return (self.means - REACH * self.scales).amin(0), (self.means + REACH * self.scales).amax(0)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_crossing_is_what_bisection_finds_in_few_steps(level):
+    rng = Stream(0, ("crossing",))
+    means, scales = 3.0 * rng.normal(20, 500, dtype=torch.float64), rng.child("scales").normal(20, 1).double().exp()
+    counted = Counted(means, scales, level)
+    found = crossing(counted, *counted.ends)
+    assert counted.calls <= 25  # of the slowest of 500, where bisection takes 65
+    expected = smallest_where(lambda y: counted(y) >= 0.0, *counted.ends, discrete=False)
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-10)
+    assert bool((counted(found) >= -1e-12).all())
+
+
+def test_a_crossing_between_two_peaks_is_at_the_lower_one():
+    """The distribution function is flat from one to the other: bisection goes on to where the flat begins."""
+    means = torch.tensor([[-1e3, -1.0], [1e3, 1.0]], dtype=torch.float64)
+    for level, peak in ((0.4999, -1.0), (0.5001, 1.0)):
+        counted = Counted(means, torch.full((2, 1), 0.01, dtype=torch.float64), level)
+        found = crossing(counted, *counted.ends)
+        assert torch.allclose(found, peak * means.abs()[0], atol=0.05)
+    steps = crossing(lambda y: (y >= 0.25).double() - 0.5, torch.tensor([0.0]), torch.tensor([1.0]))
+    assert float(steps) == 0.25
+
+
+def test_a_crossing_beyond_the_ends_and_beside_numbers_that_are_none():
+    means = torch.tensor([[0.0, torch.nan, 5.0]], dtype=torch.float64)
+    counted = Counted(means, torch.ones(1, 1, dtype=torch.float64), 1e-20)
+    found = crossing(counted, *counted.ends)
+    assert found[[0, 2]].tolist() == pytest.approx([stats.norm.ppf(1e-20), 5.0 + stats.norm.ppf(1e-20)], abs=1e-9)
+    alone = crossing(Counted(means[:, 2:], torch.ones(1, 1).double(), 1e-20), *(end[2:] for end in counted.ends))
+    assert torch.equal(found[2:], alone)
 
 
 @pytest.mark.parametrize("rate", [1e-8, 0.5, 7.0, 1e4])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from credo.core.arrays import tensor
 from credo.core.checks import check_between, whole_number
-from credo.core.integrals import entropy_by_integral, entropy_by_sum, smallest_where, widened
+from credo.core.integrals import crossing, entropy_by_integral, entropy_by_sum, smallest_where
 from credo.core.rng import Stream
 from credo.core.trees import Params
 from credo.likelihoods import ClassLikelihood, Likelihood, NumericLikelihood
@@ -156,14 +156,22 @@ class NumericPredictive(Predictive, ABC):
     def _quantile(self, below: float, above: float) -> Tensor:
         """By the tail that is the smaller one, whose probability keeps its digits."""
         lower, upper = self.likelihood.spread(self.draws, self.params)
-
-        def enough(y: Tensor) -> Tensor:
-            return self.cdf(y) >= below if below <= 0.5 else self.survival(y) <= above
-
         ends = lower.amin(0), upper.amax(0)
+
         if self.likelihood.discrete:
+
+            def enough(y: Tensor) -> Tensor:
+                return self.cdf(y) >= below if below <= 0.5 else self.survival(y) <= above
+
             return smallest_where(enough, *ends, discrete=True)
-        return smallest_where(enough, *widened(enough, *ends), discrete=False)
+
+        def excess(y: Tensor) -> Tensor:
+            """In standard deviations: a straight line where the mixture is a normal."""
+            if below <= 0.5:
+                return _probit(self.cdf(y)) - _probit(y.new_tensor(below))
+            return _probit(y.new_tensor(above)) - _probit(self.survival(y))
+
+        return crossing(excess, *ends)
 
     @cached_property
     def entropy(self) -> Tensor:
@@ -206,6 +214,11 @@ class NumericMixture(NumericPredictive):
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassMixture(ClassPredictive):
     """A mixture of drawn functions, over classes or D separate yes-or-no targets."""
+
+
+def _probit(probability: Tensor) -> Tensor:
+    info = torch.finfo(probability.dtype)
+    return torch.special.ndtri(probability.clamp(info.tiny, 1.0 - info.eps))
 
 
 def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
