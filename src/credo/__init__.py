@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from credo import diagnostics, exact, likelihoods, metrics, nets, priors
+    from credo.core.inputs import Graph
     from credo.core.optimizers import SGD, Adam, Constant, Cosine, StepDecay
     from credo.core.rng import Stream
     from credo.core.schedules import Cyclical, Geometric, Polynomial
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from credo.core.trees import Params, Variables
     from credo.estimators import BayesianClassifier, BayesianRegressor
     from credo.fit import CredoWarning, fit
-    from credo.loop.batches import PerMember
     from credo.loop.checkpoints import Checkpoint
+    from credo.loop.roles import PerMember
     from credo.methods import (
         HMC,
         MAMS,
@@ -77,6 +78,7 @@ __all__ = [
     "Ensemble",
     "Functions",
     "Geometric",
+    "Graph",
     "ImportanceSampling",
     "MCDropout",
     "MaximumLikelihood",
@@ -111,6 +113,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "core.inputs": ("Graph",),
     "core.optimizers": ("SGD", "Adam", "Constant", "Cosine", "StepDecay"),
     "core.rng": ("Stream",),
     "core.schedules": ("Cyclical", "Geometric", "Polynomial"),
@@ -119,8 +122,8 @@ _ELSEWHERE = {
     "core.trees": ("Params", "Variables"),
     "estimators": ("BayesianClassifier", "BayesianRegressor"),
     "fit": ("CredoWarning", "fit"),
-    "loop.batches": ("PerMember",),
     "loop.checkpoints": ("Checkpoint",),
+    "loop.roles": ("PerMember",),
     "model": ("Batch", "Model", "Target"),
     "nets.plan": ("Plan",),
     "posteriors": ("Functions", "Posterior", "load"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
@@ -19,8 +20,9 @@ from credo.core.rng import Stream
 from credo.core.status import Status
 from credo.loop.advice import still_improving, unresponsive
 from credo.loop.checkpoints import Checkpoint
-from credo.loop.preparation import Start, checkpoints_for, chosen_plan, collector_for, prepare
+from credo.loop.preparation import Data, Start, checkpoints_for, chosen_plan, collector_for, prepare
 from credo.loop.progress import Listener, listener
+from credo.loop.roles import Place, roles_of
 from credo.loop.run import Loop, Services
 from credo.loop.validation import Validation
 from credo.methods.base import Method, Sampler
@@ -39,6 +41,9 @@ def fit(
     seed: int = 0,
     device: torch.device | str = "cpu",
     validation: Any = None,
+    inputs: Place | Sequence[Place] | None = None,
+    targets: Place | Sequence[str] | None = None,
+    weights: Any = None,
     checkpoint: str | Path | Checkpoint | None = None,
     resume: bool = False,
     progress: bool | Listener | None = None,
@@ -51,11 +56,19 @@ def fit(
 
     Args:
         model: the statistical model; a bare module chooses its likelihood by the targets.
-        data: a pair (x, y) of tensors or arrays, a TensorDataset, a DataLoader, or `credo.PerMember`.
+        data: a pair (x, y) of tensors or arrays, a TensorDataset, a DataLoader, or `credo.PerMember`. x may be several
+            inputs in a dict or tuple, or a `credo.Graph`; a dict or tuple of more than two parts is read as `inputs`,
+            `targets` and `weights` say.
         method: how to learn, for example `credo.MAP(epochs=100)`.
         seed: every stream of randomness derives from it; the same seed (and plan) gives the same bits.
         device: where to compute.
-        validation: a pair (x, y); its log likelihood joins the history, and the accuracy where y holds classes.
+        validation: held-out examples in the form of the data, or a pair (x, y), or (x, y, weights); their log
+            likelihood joins the history, and the accuracy where y holds classes.
+        inputs: key or place of the part of the data (or of a loader's batches) that is x, or several; None for all
+            that is neither targets nor weights.
+        targets: key or place of the part that is y, such as "labels" or -1, or several keys; `forward` never gets it.
+        weights: how much each example counts, (N,): a weight of two is an example that comes twice; or the key or place
+            of the part of the data that says so.
         checkpoint: a folder to save the run to as it goes, or a `Checkpoint` with an interval.
         resume: continue the run that the checkpoint folder holds, if there is one.
         progress: True or False; None shows a line where there is a terminal; or a function that takes a `Report`.
@@ -81,7 +94,8 @@ def fit(
     seed, recorded = _integer(seed), encode(method)
     streams = Stream(seed)
     with torch.inference_mode(False), torch.enable_grad():
-        run = prepare(model, data, method, streams, _device(device), start, temperature)
+        roles, given = roles_of(inputs, targets, weights)
+        run = prepare(model, Data(data, roles, given), method, streams, _device(device), start, temperature)
         state = method.init(run.target, run.variables, streams.child("state"))
         settings = {"method": recorded, "seed": seed, "temperature": temperature}
         checkpoints = checkpoints_for(checkpoint, resume, run, settings)
@@ -90,7 +104,7 @@ def fit(
             (saved.plan, "that of the resumed run") if saved else chosen_plan(plan, run, method, state, streams)
         )
         services = Services(
-            validation=None if validation is None else Validation(validation, run.target, run.variables),
+            validation=None if validation is None else Validation(validation, roles, run.target, run.variables),
             checkpoints=checkpoints,
             collector=collector_for(method, run, checkpoints),
             listener=listener(progress, type(method).__name__),
@@ -109,7 +123,7 @@ def fit(
     record = Record(
         method=recorded,
         seed=seed,
-        size=run.source.size,
+        size=_whole(run.source.size),
         plan=f"{chosen.value} ({why})",
         seconds=result.seconds,
         status=result.status,
@@ -138,6 +152,11 @@ def _device(name: torch.device | str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={str(name)!r}, and torch finds no CUDA device on this machine: use device='cpu'")
     return device
+
+
+def _whole(size: float) -> float:
+    """A whole number as such."""
+    return int(size) if float(size).is_integer() else size
 
 
 def _integer(seed: Any) -> int:

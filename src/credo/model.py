@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from credo.core.checks import check_kind
+from credo.core.inputs import Inputs, Targets, TensorTree, rows_at_once
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.likelihoods import Bernoulli, Categorical, LearnedGaussian, Likelihood
@@ -59,10 +61,12 @@ class Model:
     def with_prior(self, prior: Prior) -> Model:
         return Model(self.network, self.given_likelihood, prior)
 
-    def with_likelihood_for(self, y: Tensor, outputs: int) -> tuple[Model, str | None]:
+    def with_likelihood_for(self, y: Targets, outputs: int) -> tuple[Model, str | None]:
         """The model with its likelihood chosen, and a sentence that says what was chosen, if anything was."""
         if self.given_likelihood is not None:
             return self, None
+        if isinstance(y, TensorTree):
+            raise ValueError(f"y has parts with names, {y!r}, and no likelihood was given that has a place for each")
         chosen: Likelihood
         if y.is_floating_point():
             chosen, why = LearnedGaussian(), "y holds real numbers"
@@ -73,7 +77,7 @@ class Model:
         model = Model(self.network, chosen, self.prior)
         return model, f"likelihood: {chosen}, because {why}"
 
-    def outputs(self, variables: Variables, x: Tensor) -> int:
+    def outputs(self, variables: Variables, x: Inputs) -> int:
         """E, the number of outputs per example."""
         shape = self.network.trace(variables, x).output
         if len(shape) != 1:
@@ -107,23 +111,28 @@ class Batch:
     """Some examples.
 
     Attributes:
-        x: inputs (B, ...), or (M, B, ...) where each member has its own.
-        y: targets (B, D) or (B,), likewise with a leading M.
+        x: inputs (B, ...), or (M, B, ...) where each member has its own; a tensor, or a tree of tensors.
+        y: targets (B, D) or (B,), likewise with a leading M; or a tree of such, for a likelihood that takes one.
         per_member: whether each member has its own examples.
         weight: how much each example counts, (B,) or (M, B); None for one each.
         factor: batches per epoch, by which the sum over this batch stands for the sum over all data; None for N / B.
     """
 
-    x: Tensor
-    y: Tensor
+    x: Inputs
+    y: Targets
     per_member: bool = False
     weight: Tensor | None = None
     factor: float | None = None
 
     @property
+    def example(self) -> Inputs:
+        """Inputs (B, ...) of one member, to look at a forward pass."""
+        return self.x[0] if self.per_member else self.x
+
+    @property
     def examples(self) -> int:
         """B."""
-        return int(self.x.shape[1 if self.per_member else 0])
+        return len(self.example)
 
     def take(self, members: Tensor | Sequence[int]) -> Batch:
         """The same examples for the members with these numbers; a number may come several times."""
@@ -135,9 +144,14 @@ class Batch:
 
     def rows(self, start: int, stop: int) -> Batch:
         """Some of the examples; they do not stand for all data."""
-        some = (slice(None),) * self.per_member + (slice(start, stop),)
+        some: Any = (slice(None), slice(start, stop)) if self.per_member else slice(start, stop)
         weight = None if self.weight is None else self.weight[..., start:stop]
         return Batch(self.x[some], self.y[some], self.per_member, weight)
+
+    def parts(self, rows: int) -> Iterator[Batch]:
+        """All examples, so many at a time where they can be cut; the parts do not stand for all data."""
+        size = rows_at_once(self.example, rows)
+        return (self.rows(start, start + size) for start in range(0, self.examples, size))
 
 
 @dataclass(frozen=True)
@@ -149,14 +163,14 @@ class Target:
 
     Attributes:
         model: with its likelihood chosen.
-        size: N, the number of training examples. Methods divide what they maximize by it, so that a learning rate means
-            the same for any N.
+        size: N, the number of training examples, or their total weight where they have weights. Methods divide what
+            they maximize by it, so that a learning rate means the same for any N; it is no part of the density.
         temperature: T; the posterior is tempered to p(w | data)^(1/T).
         plan: how members are computed.
     """
 
     model: Model
-    size: int
+    size: float
     temperature: float = 1.0
     plan: Plan = Plan.TOGETHER
 
@@ -175,7 +189,7 @@ class Target:
         Buffers of batch norm are updated in place.
         """
         network = self.model.network
-        traced = network.trace(variables, batch.x[0] if batch.per_member else batch.x)
+        traced = network.trace(variables, batch.example)
         masks = draw_masks(
             traced.sites, rng.child("dropout"), variables.members, batch.examples, network.dtype, variables.device
         )
@@ -204,9 +218,14 @@ class Target:
         weighted = log_prob_each if batch.weight is None else log_prob_each * batch.weight
         return weighted.sum(1) * self.factor(batch)
 
-    def factor(self, batch: Batch) -> float:
-        """What the sum over a batch is multiplied by to stand for all data: batches per epoch, or N / B."""
-        return self.size / batch.examples if batch.factor is None else batch.factor
+    def factor(self, batch: Batch) -> float | Tensor:
+        """What the sum over a batch is multiplied by to stand for all data: batches per epoch, or N / B.
+
+        In the place of B is the total weight of a batch that has weights.
+        """
+        if batch.factor is not None:
+            return batch.factor
+        return self.size / (batch.examples if batch.weight is None else batch.weight.sum(-1))
 
     def temper(self, log_density: Tensor) -> Tensor:
         return log_density if self.temperature == 1.0 else log_density / self.temperature

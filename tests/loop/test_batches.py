@@ -14,6 +14,7 @@ from credo import likelihoods, nets
 from credo.core.rng import Stream
 from credo.loop.batches import TensorSource, tensor_source
 from credo.loop.loaders import LoaderSource
+from credo.loop.roles import Examples
 
 N = 24
 X = Stream(2, ("batches",)).normal(N, 2, dtype=torch.float64)
@@ -23,7 +24,7 @@ CPU = torch.device("cpu")
 
 def rows_source(size: int, batch_size: int | None, members: int = 1, seed: int = 0) -> TensorSource:
     rows = torch.arange(size, dtype=torch.float64)
-    return TensorSource(rows, rows, batch_size=batch_size, members=members, order=Stream(seed, ("order",)))
+    return TensorSource(Examples(rows, rows), batch_size=batch_size, members=members, order=Stream(seed, ("order",)))
 
 
 def epoch_rows(source: TensorSource, epoch: int) -> Tensor:

@@ -290,7 +290,7 @@ REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     "no time": (ValueError, "seconds must be a positive number, got -1", {"seconds": -1}),
     "a text for a seed": (TypeError, "seed must be a whole number, got '1'", {"seed": "1"}),
     "a fraction for a seed": (TypeError, "seed must be a whole number, got 0.5", {"seed": 0.5}),
-    "validation lengths": (ValueError, "x has 20 rows and y has 3", {"validation": (X, Y[:3])}),
+    "validation lengths": (ValueError, "validation x has 20 rows and validation y has 3", {"validation": (X, Y[:3])}),
     "validation NaN": (ValueError, "validation y has NaN", {"validation": (X, changed(Y, 2, torch.nan))}),
     "validation alone": (TypeError, "a pair (x, y)", {"validation": X}),
     "start is a text": (TypeError, "start must be a posterior, a module or a dict", {"start": "weights"}),
@@ -312,7 +312,11 @@ REFUSED: dict[str, tuple[type[Exception], str, dict[str, Any]]] = {
     ),
     "loader of nothing": (ValueError, "gives no batch", {"data": DataLoader(Pairs(), batch_size=50, drop_last=True)}),
     "loader of examples": (ValueError, "batch_size=None", {"data": DataLoader(Pairs(), batch_size=None)}),
-    "loader of x alone": (ValueError, "must give pairs (x, y)", {"data": DataLoader(TensorDataset(X), batch_size=4)}),
+    "loader of x alone": (
+        ValueError,
+        "a batch of the DataLoader must be a pair (x, y)",
+        {"data": DataLoader(TensorDataset(X), batch_size=4)},
+    ),
     "loader with NaN": (
         ValueError,
         "x has NaN or infinite values",
@@ -448,7 +452,7 @@ def test_predict_checks_its_inputs() -> None:
         (X[:, :2], "cannot be called on inputs of shape (B, 2)"),
         (changed(X, 0, torch.nan), "NaN or infinite"),
         (X[:0], "no example"),
-        (1.0, "no example"),
+        (1.0, "x is a single number: it needs one row per example"),
     ):
         with pytest.raises(ValueError, match=re.escape(sentence)):
             posterior.predict(x)

@@ -44,3 +44,11 @@ def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
     """Numbers of a description as a tensor in float64, which is made once for a device."""
     with torch.inference_mode(False):  # or no gradient could pass through what is computed with it
         return torch.tensor(values, dtype=torch.float64, device=device)
+
+
+def check_finite(values: Tensor, name: str = "y") -> None:
+    """Refuse NaN and infinite values, with the first row that has one."""
+    bad = ~torch.isfinite(values)
+    if bool(bad.any()):
+        rows = f"{int(bad.sum())}, the first in row {int(bad.nonzero()[0, 0])}"
+        raise ValueError(f"{name} has NaN or infinite values ({rows}): remove or fill them")

@@ -19,7 +19,7 @@ class Record:
     Attributes:
         method: the method's numbers, as JSON.
         seed: the seed from which every stream of the run derives.
-        size: the number of training examples.
+        size: the number of training examples, or their total weight where they have weights.
         plan: how members were advanced, in words.
         seconds: wall-clock time of the loop.
         status: how the run ended.
@@ -30,7 +30,7 @@ class Record:
 
     method: dict[str, Any] = field(default_factory=dict)
     seed: int | None = None
-    size: int | None = None
+    size: float | None = None
     plan: str = ""
     seconds: float = 0.0
     status: Status = Status.FINISHED

@@ -137,6 +137,8 @@ def map_tensors(transform: Callable[[str, Tensor], Tensor], value: ValueT, path:
         return dataclasses.replace(value, **inner)
     if isinstance(value, dict):
         return inner  # type: ignore[return-value]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*inner.values())
     if isinstance(value, list | tuple):
         return type(value)(inner.values())
     return value

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from credo.core.convergence import FEW, Convergence, broken, measures, still
+from credo.core.inputs import Inputs, rows_at_once
 from credo.core.optional import optional
 from credo.likelihoods import NumericLikelihood
 from credo.posteriors import Chains
@@ -60,12 +60,12 @@ def convergence(posterior: Chains, x: Any) -> Convergence:
     )
 
 
-def _blocks(posterior: Chains, inputs: Tensor) -> Iterator[NDArray[np.float64]]:
+def _blocks(posterior: Chains, inputs: Inputs) -> Iterator[NDArray[np.float64]]:
     """What is judged, as ArviZ wants it, (C, T, rows, V), for a few inputs at a time."""
     functions, likelihood = posterior.draw(), posterior.model.likelihood
     learned = functions.likelihood_params
     outputs = posterior.model.outputs(functions.variables, inputs)
-    rows = max(1, ENTRIES // (len(functions) * outputs))
+    rows = rows_at_once(inputs, ENTRIES // (len(functions) * outputs))
     noisy = False
     for start in range(0, len(inputs), rows):
         draws = functions(inputs[start : start + rows])

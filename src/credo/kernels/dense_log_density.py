@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeGuard, TypeVar
 import torch
 from torch import Tensor, nn
 
+from credo.core.inputs import Inputs
 from credo.core.trees import Layout, Params, ravel, unravel
 from credo.kernels.switch import enabled
 from credo.likelihoods import Categorical, Gaussian, LearnedGaussian, Likelihood, Standardized
@@ -26,7 +27,7 @@ Activation = tuple[Callable[..., Tensor], Callable[..., Tensor]]  # in place, an
 
 
 def dense_log_density(
-    network: Network, likelihood: Likelihood, prior: Prior, x: Tensor, y: Tensor, learned: Layout, factor: float
+    network: Network, likelihood: Likelihood, prior: Prior, x: Inputs, y: Inputs, learned: Layout, factor: float
 ) -> ValueAndGradient | None:
     """The function from weights (C, P) to factor log p(y | x, w) + log p(w), (C,), and its gradient; None elsewhere.
 
@@ -40,7 +41,9 @@ def dense_log_density(
         learned: the learned parameters of the likelihood, whose numbers come after the weights.
         factor: how often every example counts.
     """
-    if not enabled() or (layers := _layers(network, x)) is None:
+    if not (enabled() and isinstance(x, Tensor) and isinstance(y, Tensor)):
+        return None
+    if (layers := _layers(network, x)) is None:
         return None
     columns, layout = x.flatten(1).T.contiguous(), network.layout
     volume: float | None = None

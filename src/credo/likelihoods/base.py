@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from credo.core.arrays import check_finite as check_finite
 from credo.core.config import Registry
 from credo.core.trees import Params
 
@@ -148,10 +149,3 @@ def as_columns(y: Tensor, outputs: int, name: str, per_target: int = 1) -> Tenso
             f"{per_target} output(s) per column of y"
         )
     return y if y.is_floating_point() else y.to(torch.get_default_dtype())
-
-
-def check_finite(values: Tensor, name: str = "y") -> None:
-    bad = ~torch.isfinite(values)
-    if bool(bad.any()):
-        rows = f"{int(bad.sum())}, the first in row {int(bad.nonzero()[0, 0])}"
-        raise ValueError(f"{name} has NaN or infinite values ({rows}): remove or fill them")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import torch
-from torch import Tensor
 
+from credo.core.inputs import Inputs, TensorTree, leaves_of, rows_at_once
 from credo.core.trees import Variables, finite_members
 from credo.model import Target
 
@@ -56,14 +56,17 @@ def _line(values: Sequence[float]) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def unresponsive(target: Target, variables: Variables, x: Tensor, y: Tensor) -> str | None:
+def unresponsive(target: Target, variables: Variables, x: Inputs, y: Inputs) -> str | None:
     """A sentence if every member gives nearly the same answer to all inputs although the targets differ.
 
     That is how a fit looks when the prior outweighs the data, or when training has hardly begun.
     """
     variables = variables.take(finite_members(variables.params).nonzero()[:, 0])
-    few, targets = x[:ROWS], y[:ROWS].double()
-    if variables.members == 0 or len(few) < 2 or bool((targets == targets[0]).all()) or bool((few == few[0]).all()):
+    if isinstance(y, TensorTree):
+        return None
+    rows = rows_at_once(x, ROWS)
+    few, targets = x[:rows], y[:rows].double()
+    if variables.members == 0 or len(few) < 2 or _all_same(few) or _all_same(targets):
         return None
     outputs = target.model.network.evaluate(variables, few, target.plan).double()  # (M, B, E)
     spread = float(targets.std(0).max()) if y.is_floating_point() else 1.0
@@ -73,3 +76,7 @@ def unresponsive(target: Target, variables: Variables, x: Tensor, y: Tensor) -> 
         "the answers hardly depend on the inputs: the prior may outweigh the data (give a wider one), or training was "
         "too short; scale inputs and targets to order one"
     )
+
+
+def _all_same(rows: Inputs) -> bool:
+    return all(bool((t == t[0]).all()) for t in leaves_of(rows).values())

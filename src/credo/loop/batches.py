@@ -4,43 +4,37 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import TensorDataset
 
-from credo.core.arrays import tensor
+from credo.core.inputs import Inputs, Targets, is_graph, leaves_of, stack
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
-from credo.likelihoods.base import check_finite
+from credo.loop.roles import PAIR, Examples, PerMember, Roles, examples
 from credo.model import Batch
 
-CheckTargets = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class PerMember:
-    """Data of which each member has its own: x (M, N, ...) and y (M, N) or (M, N, D)."""
-
-    x: Tensor
-    y: Tensor
+CheckTargets = Callable[[Any], Any]
+FAR = 2.0
+"""How many times the number of examples their weights may add up to, or the other way round, without a word."""
 
 
 class Source(ABC):
     """The training data as a sequence of batches, one for each step, the same whenever it is asked again."""
 
-    size: int
-    """N, the number of examples (of each member)."""
+    size: float
+    """N, the number of examples (of each member), or their total weight."""
     batches: int
     """Batches per epoch."""
+    weighted: bool = False
+    """Whether examples have weights."""
     notes: tuple[str, ...] = ()
     """What a person should know about where the batches come from."""
 
     @property
     @abstractmethod
-    def example(self) -> tuple[Tensor, Tensor]:
+    def example(self) -> tuple[Inputs, Targets]:
         """A few inputs and targets as they came, to look at shapes and types."""
 
     @abstractmethod
@@ -57,95 +51,112 @@ class Source(ABC):
 
 
 class TensorSource(Source):
-    """Whole tensors in memory; a new permutation per epoch, one for each member, cut into batches of even sizes."""
+    """Whole tensors in memory; a new permutation per epoch, one for each member, cut into batches of even sizes.
+
+    A graph is one batch.
+    """
 
     def __init__(
-        self, x: Tensor, y: Tensor, *, batch_size: int | None, members: int, order: Stream, per_member: bool = False
+        self, data: Examples, *, batch_size: int | None, members: int, order: Stream, per_member: bool = False
     ) -> None:
-        self.x, self.y, self.per_member, self.members, self.order = x, y, per_member, members, order
-        self.size = int(x.shape[1 if per_member else 0])
-        self.batches = -(-self.size // min(batch_size or self.size, self.size))
+        self.x, self.y, self.weights = data
+        self.per_member, self.members, self.order = per_member, members, order
+        self.rows = len(self.x[0] if per_member else self.x)
+        whole = is_graph(self.x)
+        self.batches = 1 if whole else -(-self.rows // min(batch_size or self.rows, self.rows))
+        self.size: float = self.rows
+        self.weighted = self.weights is not None
+        if self.weights is not None:
+            self.size = total_weight(self.weights, members if per_member else 1)
+            self.notes = () if whole else weight_note(self.size, self.rows)
 
     @property
-    def example(self) -> tuple[Tensor, Tensor]:
+    def example(self) -> tuple[Inputs, Targets]:
         return (self.x[0], self.y[0]) if self.per_member else (self.x, self.y)
 
     def check(self, check_targets: CheckTargets) -> None:
-        self.y = torch.stack([check_targets(y) for y in self.y]) if self.per_member else check_targets(self.y)
+        if self.per_member:
+            self.y = stack([check_targets(self.y[m]) for m in range(self.members)])
+        else:
+            self.y = check_targets(self.y)
 
     def steps(self, start: int) -> Iterator[Batch]:
         if self.batches == 1:
-            whole = Batch(self.x, self.y, self.per_member, factor=1.0)
+            whole = Batch(self.x, self.y, self.per_member, self.weights, factor=1.0)
             while True:
                 yield whole
         epoch, first = divmod(start, self.batches)
-        members, factor = torch.arange(self.members, device=self.x.device).unsqueeze(1), float(self.batches)
+        factor = float(self.batches)
         while True:
             order = self._order(epoch)
             for i in range(first, self.batches):
                 # sizes differ by one at most: a last batch of a single example would break batch norm
-                chosen = order[..., i * self.size // self.batches : (i + 1) * self.size // self.batches]
-                if self.per_member:
-                    yield Batch(self.x[members, chosen], self.y[members, chosen], per_member=True, factor=factor)
-                elif self.members > 1:
-                    yield Batch(self.x[chosen], self.y[chosen], per_member=True, factor=factor)
-                else:  # the same rows, in a tenth of the time on a CPU
-                    yield Batch(self.x.index_select(0, chosen), self.y.index_select(0, chosen), factor=factor)
+                chosen = order[..., i * self.rows // self.batches : (i + 1) * self.rows // self.batches]
+                x, y = self._rows(self.x, chosen), self._rows(self.y, chosen)
+                weight = None if self.weights is None else self._rows(self.weights, chosen)
+                yield Batch(x, y, per_member=chosen.ndim == 2, weight=weight, factor=factor)
             epoch, first = epoch + 1, 0
+
+    def _rows(self, values: Any, chosen: Tensor) -> Any:
+        """Those of each member, (M, B, ...), or of all of them, (B, ...)."""
+        if self.per_member:
+            return values[torch.arange(self.members, device=chosen.device).unsqueeze(1), chosen]
+        # the same rows, in a tenth of the time on a CPU
+        return values.index_select(0, chosen) if chosen.ndim == 1 else values[chosen]
 
     def _order(self, epoch: int) -> Tensor:
         """The examples in this epoch's order: (N,), or (M, N) with several members."""
-        each = [self.order.child(m, epoch).permutation(self.size, self.x.device) for m in range(self.members)]
+        each = [self.order.child(m, epoch).permutation(self.rows, self.x.device) for m in range(self.members)]
         return torch.stack(each) if self.members > 1 or self.per_member else each[0]
 
     def fingerprint(self) -> str:
-        return fingerprint({"x": self.x, "y": self.y})
+        named = {"x": self.x, "y": self.y, **({} if self.weights is None else {"weights": self.weights})}
+        leaves = {(name, path): t for name, values in named.items() for path, t in leaves_of(values).items()}
+        return fingerprint({f"{name}/{path}" if path else name: t for (name, path), t in leaves.items()})
 
 
 def tensor_source(
-    data: Any, *, batch_size: int | None, members: int, order: Stream, device: torch.device, dtype: torch.dtype
+    data: Any,
+    roles: Roles = PAIR,
+    *,
+    batch_size: int | None,
+    members: int,
+    order: Stream,
+    device: torch.device,
+    dtype: torch.dtype,
+    weights: Any = None,
 ) -> Source:
-    """The source for whole arrays: a pair (x, y), a TensorDataset or data per member."""
+    """The source for whole arrays: a pair (x, y), a TensorDataset, data per member, or what the roles say."""
     per_member = isinstance(data, PerMember)
-    x, y = (prepared(v, n, dtype) for v, n in zip(pair(data), ("x", "y"), strict=True))
-    if per_member and (len(x) != members or len(y) != members):
-        raise ValueError(
-            f"x is for {len(x)} members, y for {len(y)}, and the method has {members}: they must be the same number"
-        )
-    if per_member and min(x.ndim, y.ndim) < 2:
-        raise ValueError("data per member need an axis for members and one for examples: x (M, N, ...), y (M, N)")
-    check_rows(x[0] if per_member else x, y[0] if per_member else y)
-    return TensorSource(
-        x.to(device), y.to(device), batch_size=batch_size, members=members, order=order, per_member=per_member
+    given = roles.split(data, "data")
+    if weights is not None:
+        given = given._replace(weights=weights)
+    found = examples(given, dtype, per_member=per_member, members=members if per_member else None)
+    if not per_member:
+        found = weighted_rows(found)
+    return TensorSource(found.to(device), batch_size=batch_size, members=members, order=order, per_member=per_member)
+
+
+def weighted_rows(data: Examples) -> Examples:
+    """The data without the rows that weigh nothing, which are as good as absent; a graph stays whole."""
+    x, y, weights = data
+    if weights is None or bool((weights > 0).all()) or is_graph(x):
+        return data
+    rows = weights.nonzero()[:, 0]
+    return Examples(x.index_select(0, rows), y.index_select(0, rows), weights[rows])
+
+
+def total_weight(weights: Tensor, members: int = 1) -> float:
+    """The sum of all weights, for each member."""
+    return float(weights.double().sum()) / members
+
+
+def weight_note(total: float, rows: float) -> tuple[str, ...]:
+    """A sentence where weights do not count examples, as those do that add up to one."""
+    if 1.0 / FAR <= total / rows <= FAR:
+        return ()
+    return (
+        f"the weights add up to {total:.4g}, and there are {rows:g} examples: a weight of two is an example that comes "
+        f"twice, so that the data count as {total:.4g} examples beside the prior; multiply the weights by "
+        f"{rows / total:.4g} for as many as there are",
     )
-
-
-def pair(data: Any) -> tuple[Any, Any]:
-    """Inputs and targets out of a pair, a TensorDataset or data per member."""
-    if isinstance(data, PerMember):
-        return data.x, data.y
-    if isinstance(data, TensorDataset):
-        data = data.tensors
-    if not isinstance(data, list | tuple):
-        raise TypeError(f"data must be a pair (x, y), a TensorDataset or a DataLoader, got {type(data).__name__}")
-    if len(data) != 2:
-        raise ValueError(f"data must be a pair (x, y): inputs and targets, got {len(data)} of them")
-    return data[0], data[1]
-
-
-def check_rows(x: Tensor, y: Tensor) -> None:
-    if len(x) != len(y):
-        raise ValueError(f"x has {len(x)} rows and y has {len(y)}: they must be the same number")
-    if len(x) == 0:
-        raise ValueError("the data are empty: there is nothing to learn from")
-
-
-def prepared(values: Any, name: str, dtype: torch.dtype) -> Tensor:
-    """A tensor; real numbers in the network's precision, and finite."""
-    result = tensor(values, name)
-    if result.ndim == 0:
-        raise ValueError(f"{name} is a single number: it needs one row per example")
-    if result.is_floating_point():
-        result = result.to(dtype)
-        check_finite(result, name)
-    return result

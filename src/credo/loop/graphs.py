@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credo.core.inputs import shape_key
 from credo.core.rng import Stream
 from credo.core.trees import flatten, map_tensors
 from credo.methods.base import Info, Method, Tick
@@ -138,9 +139,9 @@ class Steps:
 
     def _replay(self, recording: _Recording, batch: Batch, step: int) -> Info:
         """Do this step; the state changes in place."""
-        for name in ("x", "y", "weight"):
-            if getattr(batch, name) is not None:
-                getattr(recording.batch, name).copy_(getattr(batch, name))
+        static = flatten(recording.batch)
+        for name, values in flatten(batch).items():
+            static[name].copy_(values)
         recording.registry.set(step, self.total)
         return recording.replay()
 
@@ -160,7 +161,7 @@ class Steps:
 
     def _recording(self, recorder: Recorder, state: Any, batch: Batch, step: int) -> _Recording:
         """The recording for batches of this shape. Trials run on a copy of the state."""
-        key = (tuple(batch.x.shape), batch.factor, batch.weight is None)
+        key = (batch.examples, shape_key(batch.x), batch.factor, batch.weight is None)
         if key not in self.recordings:
             device = batch.x.device
             static = map_tensors(lambda _, t: t.clone(), batch)

@@ -22,9 +22,11 @@ from torch.utils.data import (
     TensorDataset,
 )
 
+from credo.core.inputs import Inputs, Targets, leaves_of
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
-from credo.loop.batches import CheckTargets, Source, check_rows, prepared
+from credo.loop.batches import CheckTargets, Source, total_weight, weight_note
+from credo.loop.roles import PAIR, Examples, Roles, examples
 from credo.model import Batch
 
 COMPARED = 32
@@ -39,20 +41,38 @@ class LoaderSource(Source):
     that read torch's generator are repeatable in either case.
     """
 
-    def __init__(self, loader: DataLoader[Any], *, order: Stream, device: torch.device, dtype: torch.dtype) -> None:
-        self.loader, self.order, self.device, self.dtype = loader, order, device, dtype
+    def __init__(
+        self, loader: DataLoader[Any], roles: Roles = PAIR, *, order: Stream, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.loader, self.roles, self.order, self.device, self.dtype = loader, roles, order, device, dtype
         self.plain = loader.batch_size is not None and type(loader.sampler) in _PLAIN
         with order.child("counting").borrowed_global():
             self.epoch = _epoch_of(loader)
-        self.size, self.batches = self.epoch.size, self.epoch.batches
-        self.factor = self.batches * self.size / self.epoch.examples
+        self.size, self.batches = float(self.epoch.size), self.epoch.batches
+        self.factor = self.batches * self.epoch.size / self.epoch.examples
         self.notes = self.epoch.notes
         self._check: CheckTargets = lambda y: y
-        self._example = next(self._epoch(0))
+        self._example = self._first()
+        self.weighted = roles.weights is not None
+        if self.weighted:
+            self._weigh()
 
     @property
-    def example(self) -> tuple[Tensor, Tensor]:
-        return self._example
+    def example(self) -> tuple[Inputs, Targets]:
+        return self._example.x, self._example.y
+
+    def _first(self) -> Examples:
+        self._parts: tuple[tuple[str, ...], ...] | None = None
+        return next(self._epoch(0))
+
+    def _weigh(self) -> None:
+        """Add up the weights, by which optimizers divide and which no batch alone can tell."""
+        total = sum(total_weight(each.weights) for each in self._epoch(0) if each.weights is not None)
+        if not total:
+            raise ValueError("the weights that the DataLoader gives are all zero: there is nothing to learn from")
+        self.size = total * self.epoch.size / self.epoch.examples
+        once = "the DataLoader was read once before the first step, to add up its weights"
+        self.notes = (*self.notes, once, *weight_note(self.size, self.epoch.size))
 
     def check(self, check_targets: CheckTargets) -> None:
         self._check = check_targets
@@ -60,13 +80,13 @@ class LoaderSource(Source):
     def steps(self, start: int) -> Iterator[Batch]:
         epoch, first = divmod(start, self.batches)
         while True:
-            for x, y in islice(self._epoch(epoch), first, None):
-                yield Batch(x, self._check(y), factor=self.factor)
+            for x, y, weights in islice(self._epoch(epoch), first, None):
+                yield Batch(x, self._check(y), weight=weights, factor=self.factor)
             epoch, first = epoch + 1, 0
 
-    def _epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def _epoch(self, epoch: int) -> Iterator[Examples]:
         stream = self.order.child(epoch)
-        batches = examples = 0
+        batches = rows = 0
         with stream.child("workers").borrowed_global():
             items = iter(self._loader(stream))
         while True:
@@ -74,16 +94,16 @@ class LoaderSource(Source):
                 item = next(items, None)
             if item is None:
                 break
-            x, y = self._pair(item)
-            batches, examples = batches + 1, examples + len(x)
+            found = self._examples(item)
+            batches, rows = batches + 1, rows + len(found.x)
             if batches >= self.batches:  # before the last batch is learned from: there may be no later check
-                self._check_length(epoch, batches, examples)
-            yield x, y
+                self._check_length(epoch, batches, rows)
+            yield found
         if not batches:
             raise ValueError(
                 f"the DataLoader gave no batch in epoch {epoch + 1}: its sampler must begin anew in every epoch"
             )
-        self._check_length(epoch, batches, examples)
+        self._check_length(epoch, batches, rows)
 
     def _check_length(self, epoch: int, batches: int, examples: int) -> None:
         """Refuse an epoch of another length than was counted, by which its examples would weigh too much or too little.
@@ -99,12 +119,21 @@ class LoaderSource(Source):
                 "let collate_fn keep the number of rows"
             )
 
-    def _pair(self, item: Any) -> tuple[Tensor, Tensor]:
-        if not isinstance(item, list | tuple) or len(item) != 2:
-            raise ValueError("the DataLoader must give pairs (x, y)")
-        x, y = prepared(item[0], "x", self.dtype), prepared(item[1], "y", self.dtype)
-        check_rows(x, y)
-        return x.to(self.device), y.to(self.device)
+    def _examples(self, item: Any) -> Examples:
+        if isinstance(item, Tensor) or not isinstance(item, list | tuple | Mapping):
+            raise ValueError(
+                "the DataLoader must give pairs (x, y), or dicts and tuples of which fit(..., targets=...) names the "
+                f"targets, got {type(item).__name__}"
+            )
+        found = examples(self.roles.split(item, "a batch of the DataLoader"), self.dtype, of_loader=True)
+        parts = tuple(tuple(leaves_of(values)) for values in found[:2])
+        self._parts = self._parts or parts
+        if parts != self._parts:
+            raise ValueError(
+                f"the DataLoader gives other parts than in its first batch: {parts} in the place of {self._parts}; "
+                "every batch must have the same"
+            )
+        return found.to(self.device)
 
     def _loader(self, stream: Stream) -> DataLoader[Any]:
         given = self.loader
@@ -137,7 +166,8 @@ class LoaderSource(Source):
         """Counts, how batches are made, and what can be read of the examples without going through all of them."""
         counts = f"DataLoader of {self.size} examples in {self.batches} batches"
         order = f"{type(self.loader.sampler).__name__} by {self.loader.batch_size}, drop_last={self.loader.drop_last}"
-        return f"{counts} ({order}), {_content(self.loader.dataset, self.order.child('fingerprint'))}"
+        roles = "" if self.roles == PAIR else f"{self.roles!r}, "
+        return f"{counts} ({order}), {roles}{_content(self.loader.dataset, self.order.child('fingerprint'))}"
 
 
 def _content(data: Any, rng: Stream) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader
 
 from credo.core.checks import check_positive
@@ -19,6 +20,7 @@ from credo.loop.batches import Source, tensor_source
 from credo.loop.checkpoints import Checkpoint, Checkpoints
 from credo.loop.draws import Collector, InMemory, OnDisk
 from credo.loop.loaders import LoaderSource
+from credo.loop.roles import Roles
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
 from credo.model import LIKELIHOOD_PREFIX, Model, Target
@@ -43,9 +45,18 @@ class Prepared:
     notes: tuple[str, ...]  # what was chosen
 
 
+@dataclass(frozen=True)
+class Data:
+    """What is learned from, as a person gave it."""
+
+    values: Any  # a pair (x, y) and the like
+    roles: Roles  # what the parts of the values are
+    weights: Any = None  # of the examples, where they are not among the values
+
+
 def prepare(
     model: Model | nn.Module,
-    data: Any,
+    data: Data,
     method: Method,
     streams: Stream,
     device: torch.device,
@@ -76,6 +87,8 @@ def prepare(
         variables = started(variables, given, model.network.module)
     notes = (
         *source.notes,
+        *model.network.passing_note(x),
+        *_weights_note(source, model),
         *changes,
         *([choice] if choice else []),
         *_first_weight_notes(model, method, variables, given),
@@ -100,16 +113,36 @@ def _first_weight_notes(model: Model, method: Method, variables: Variables, give
     )
 
 
-def _source(data: Any, method: Method, order: Stream, device: torch.device, dtype: torch.dtype) -> Source:
-    if isinstance(data, DataLoader):
-        if method.whole_data and len(data) > 1:
+def _weights_note(source: Source, model: Model) -> tuple[str, ...]:
+    """A sentence about what weights of examples do not reach."""
+    if not source.weighted or not any(isinstance(m, _BatchNorm) for m in model.network.module.modules()):
+        return ()
+    return ("the weights of examples count in the likelihood alone: for batch norm every example is one",)
+
+
+def _source(data: Data, method: Method, order: Stream, device: torch.device, dtype: torch.dtype) -> Source:
+    values = data.values
+    if isinstance(values, DataLoader):
+        if data.weights is not None:
+            raise ValueError(
+                "weights of a DataLoader's examples come with its batches, in its own order: let it give them, and say "
+                "where they are, as in fit(..., weights=2) for batches (x, y, weights)"
+            )
+        if method.whole_data and len(values) > 1:
             raise ValueError(
                 f"{type(method).__name__} needs all the data in every step, and the DataLoader cuts them into batches: "
                 "give whole tensors, (x, y)"
             )
-        return LoaderSource(data, order=order, device=device, dtype=dtype)
+        return LoaderSource(values, data.roles, order=order, device=device, dtype=dtype)
     return tensor_source(
-        data, batch_size=method.batch_size, members=method.members, order=order, device=device, dtype=dtype
+        values,
+        data.roles,
+        batch_size=method.batch_size,
+        members=method.members,
+        order=order,
+        device=device,
+        dtype=dtype,
+        weights=data.weights,
     )
 
 

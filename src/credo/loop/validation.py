@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
+from credo.core.rng import Stream
 from credo.core.trees import Variables, finite_members
-from credo.loop.batches import check_rows, pair, prepared
+from credo.loop.roles import PAIR, Examples, Roles, examples
 from credo.model import Batch, Target, likelihood_params
 from credo.predictive import ClassPredictive, predictive
 
@@ -21,17 +23,17 @@ class Validation:
     """Held-out examples; called with members' weights it gives 1/N sum_n log 1/M sum_m p(y_n | x_n, w_m).
 
     Where the targets are classes it also gives the part of them that the mixture over members takes for most probable.
+    Both are averages by the weights of the examples, where they have some.
     """
 
-    def __init__(self, data: Any, target: Target, variables: Variables) -> None:
+    def __init__(self, data: Any, roles: Roles, target: Target, variables: Variables) -> None:
         model = target.model
-        pairs = zip(pair(data), ("validation x", "validation y"), strict=True)
-        x, y = (prepared(values, name, model.network.dtype).to(variables.device) for values, name in pairs)
-        check_rows(x, y)
-        rows = max(1, ENTRIES // (model.network.trace(variables, x).activations * variables.members))
-        targets = model.likelihood.check_targets(y, model.outputs(variables, x))
-        self.parts = [Batch(*part) for part in zip(torch.split(x, rows), torch.split(targets, rows), strict=True)]
-        self.size = len(x)
+        self.parts: list[Batch] = []
+        for found in _read(data, roles, model.network.dtype):
+            x, y, weight = found.to(variables.device)
+            rows = ENTRIES // (model.network.trace(variables, x).activations * variables.members)
+            targets = model.likelihood.check_targets(y, model.outputs(variables, x))
+            self.parts += Batch(x, targets, weight=weight).parts(rows)
 
     @torch.no_grad()
     def __call__(self, target: Target, variables: Variables) -> dict[str, Tensor]:
@@ -46,7 +48,35 @@ class Validation:
             log_probs.append(likelihood.log_prob(outputs, part.y, params))  # (M, B)
             mixture = predictive(likelihood, outputs, params, outputs.new_zeros(len(outputs)))
             if isinstance(mixture, ClassPredictive):
-                right.append((mixture.label == part.y).double().flatten())
+                right.append((mixture.label == part.y).double())
         each = torch.cat(log_probs, dim=1)
-        result = {"validation_log_likelihood": (torch.logsumexp(each, 0) - math.log(len(each))).mean()}
-        return {**result, "validation_accuracy": torch.cat(right).mean()} if right else result
+        result = {"validation_log_likelihood": self._average(torch.logsumexp(each, 0) - math.log(len(each)))}
+        return {**result, "validation_accuracy": self._average(torch.cat(right))} if right else result
+
+    def _average(self, values: Tensor) -> Tensor:
+        """Of values (B, ...), by the weights of the examples."""
+        if self.parts[0].weight is None:
+            return values.mean()
+        weights = torch.cat([part.weight for part in self.parts if part.weight is not None]).to(values)
+        each = values.reshape(len(values), -1).mean(1)
+        return (each * weights).sum() / weights.sum()
+
+
+def _read(data: Any, roles: Roles, dtype: torch.dtype) -> list[Examples]:
+    """The held-out examples: all at once, or the batches of a DataLoader, which are read once."""
+    if not isinstance(data, DataLoader):
+        return [examples(_form(data, roles).split(data, "validation"), dtype, prefix="validation ")]
+    with Stream(0, ("validation",)).borrowed_global():
+        items = [_form(item, roles).split(item, "a batch of the validation loader") for item in data]
+    if not items:
+        raise ValueError("the DataLoader of validation gives no batch")
+    return [examples(item, dtype, prefix="validation ", of_loader=True) for item in items]
+
+
+def _form(data: Any, roles: Roles) -> Roles:
+    """The roles of the training data, where the data have the same form; otherwise (x, y) or (x, y, weights)."""
+    if not isinstance(data, list | tuple):
+        return roles
+    if roles.names and not hasattr(data, "_asdict"):
+        roles = PAIR
+    return Roles(weights=2) if roles == PAIR and len(data) == 3 else roles

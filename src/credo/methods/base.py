@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from torch import Tensor
 
+from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Variables, finite_members
 from credo.model import Batch, Model, Target
@@ -113,7 +114,7 @@ class Method(ABC, Generic[StateT]):
     def steps(self, batches: int) -> int:
         """Number of steps of the whole run, when the data make so many batches."""
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         """The model as this method needs it, and what a person should know of the change.
 
         Args:

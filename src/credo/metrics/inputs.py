@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credo.core.arrays import tensor
+from credo.core.arrays import check_finite, tensor
 from credo.likelihoods import Bernoulli
-from credo.likelihoods.base import check_finite
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 
 ArrayLike = Any

@@ -6,7 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from credo.core.trees import Params, members_of
+from credo.core.inputs import Inputs, leaves_of
+from credo.core.trees import Params, map_tensors, members_of
+from credo.nets.calling import Parameters, arguments
 from credo.nets.dropout import Undropped
 
 Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
@@ -52,6 +54,7 @@ class Forward:
 
     skeleton: nn.Module  # the module without values, which nobody calls; each thread calls a copy
     aliases: Mapping[str, str]  # other names of tied tensors
+    parameters: Parameters  # what it takes
     around: Around | None = None  # the context of the pass; None for none
     # names of the tensors that get what the pass assigned to them (in training, the buffers)
     carried: Collection[str] = ()
@@ -60,16 +63,15 @@ class Forward:
     attributes: Sequence[Attribute] = ()  # what else the pass changes in the module, to be put back
     copies_input: bool = False  # whether the pass works in place on its input
 
-    def __call__(self, tensors: Params, x: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+    def __call__(self, tensors: Params, x: Inputs, masks: Sequence[Tensor] = ()) -> Tensor:
         module = thread_copy(self.skeleton)
         given = {**tensors, **{name: tensors[name].clone() for name in self.copied}} if self.copied else tensors
         # torch's own handling of ties leaves tensors behind where a module with a tied weight has two names
         named = {**given, **{alias: given[name] for alias, name in self.aliases.items()}}
+        args, kwargs = arguments(self.parameters, cloned(x) if self.copies_input else x)
         try:
             with nullcontext() if self.around is None else self.around(given, masks):
-                outputs: Tensor = functional_call(
-                    module, named, (x.clone() if self.copies_input else x,), tie_weights=False
-                )
+                outputs: Tensor = functional_call(module, named, args, kwargs, tie_weights=False)
         finally:
             if self.attributes:
                 put_back(self.skeleton, module, self.attributes)
@@ -96,7 +98,7 @@ def put_back(skeleton: nn.Module, module: nn.Module, attributes: Iterable[Attrib
 
 
 def one_by_one(
-    forward: Forward, tensors: Params, x: Tensor, masks: Sequence[Tensor], count: int, *, x_per_member: bool
+    forward: Forward, tensors: Params, x: Inputs, masks: Sequence[Tensor], count: int, *, x_per_member: bool
 ) -> Tensor:
     """Outputs (count, B, ...) of members or draws, one after the other.
 
@@ -113,21 +115,34 @@ def one_by_one(
 
 
 def together(
-    forward: Forward, tensors: Params, x: Tensor, masks: Sequence[Tensor], count: int, *, x_per_member: bool
+    forward: Forward, tensors: Params, x: Inputs, masks: Sequence[Tensor], count: int, *, x_per_member: bool
 ) -> Tensor:
     """The same in one pass, by `torch.func.vmap`."""
     names, shared = list(tensors), members_of(tensors) < count
     if forward.copies_input and not x_per_member:  # what depends on a member cannot be written to what all share
-        x, x_per_member = x.expand(count, *x.shape), True
+        x, x_per_member = map_tensors(lambda _, t: t.expand(count, *t.shape), x), True
+    leaves = leaves_of(x)
+    before, behind = len(names), len(names) + len(masks)
 
     def one(*flat: Tensor) -> Tensor:
-        named = dict(zip(names, flat[: len(names)], strict=True))
-        return forward(named, flat[-1], flat[len(names) : -1])
+        named = dict(zip(names, flat[:before], strict=True))
+        return forward(named, _with_leaves(x, dict(zip(leaves, flat[behind:], strict=True))), flat[before:behind])
 
     values = [t[0] for t in tensors.values()] if shared else list(tensors.values())
-    axes = (*([None if shared else 0] * len(names)), *([0] * len(masks)), 0 if x_per_member else None)
-    outputs: Tensor = torch.func.vmap(one, in_dims=axes)(*values, *masks, x)
+    of_x = [0 if x_per_member else None] * len(leaves)
+    axes = (*([None if shared else 0] * len(names)), *([0] * len(masks)), *of_x)
+    outputs: Tensor = torch.func.vmap(one, in_dims=axes)(*values, *masks, *leaves.values())
     return outputs
+
+
+def cloned(x: Inputs) -> Inputs:
+    """The same values in memory of their own."""
+    return map_tensors(lambda _, t: t.clone(), x)
+
+
+def _with_leaves(x: Inputs, leaves: Mapping[str, Tensor]) -> Inputs:
+    """Inputs like x with other tensors in it."""
+    return leaves[""] if isinstance(x, Tensor) else replace(x, value=map_tensors(lambda path, _: leaves[path], x.value))
 
 
 def undropped(params: Params, masks: Sequence[Tensor]) -> Undropped:
@@ -136,11 +151,12 @@ def undropped(params: Params, masks: Sequence[Tensor]) -> Undropped:
 
 
 @contextmanager
-def untouched(x: Tensor) -> Iterator[None]:
+def untouched(x: Inputs) -> Iterator[None]:
     """Refuse a pass that writes to its input where tracing did not show it."""
-    before = None if x.is_inference() else x._version
+    leaves = [t for t in leaves_of(x).values() if not t.is_inference()]
+    before = [t._version for t in leaves]
     yield
-    if before is not None and x._version != before:
+    if before != [t._version for t in leaves]:
         raise ValueError(
             "the network works in place on its input for these values, and did not when it was first called: the "
             "input has been changed. Write x = x / 255, not x /= 255, in forward()"

@@ -9,8 +9,10 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from credo.core.inputs import Inputs, few, shape_key
 from credo.core.rng import Stream
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, members_of
+from credo.nets.calling import parameters_of, passing_note
 from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, weight_sites
 from credo.nets.forward import Around, Forward, one_by_one, together, undropped, untouched
@@ -25,8 +27,8 @@ class Network:
     """A private, functional copy of a module. The caller's module is never modified, nor its train/eval flag.
 
     Args:
-        net: a module that takes a tensor and returns a tensor, or a function without arguments that makes one. A
-            function is called once per member, so that a module's own initialization is respected.
+        net: a module that takes a tensor, or several, and returns a tensor, or a function without arguments that makes
+            one. A function is called once per member, so that a module's own initialization is respected.
         dropout: None leaves dropout as the module has it.
     """
 
@@ -43,8 +45,9 @@ class Network:
         self._dense = dense_stack(self.module, before=() if connections else places)
         buffers = [name for name, _ in self.module.named_buffers()]
         inserted = None if connections else dropout
-        self._training = Forward(skeleton(self.module, inserted).train(), self._aliases, carried=buffers)
-        self._evaluating = Forward(skeleton(self.module, inserted).eval(), self._aliases)
+        parameters = parameters_of(self.module)
+        self._training = Forward(skeleton(self.module, inserted).train(), self._aliases, parameters, carried=buffers)
+        self._evaluating = Forward(skeleton(self.module, inserted).eval(), self._aliases, parameters)
         self._traces, self._vectorizes = Recent[Trace](), Recent[bool]()
         self._first: Trace | None = None
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
@@ -100,18 +103,17 @@ class Network:
         frozen = {name: tensors[name] for name in self.frozen}
         return Variables({name: tensors[name] for name in self.layout}, {**buffers, **frozen})
 
-    def trace(self, variables: Variables, x: Tensor) -> Trace:
+    def trace(self, variables: Variables, x: Inputs) -> Trace:
         """Where the network drops, its layers, what it returns and what it changes, for inputs like x (B, ...)."""
 
         def make() -> Trace:
             with torch.inference_mode(False), torch.no_grad():  # inference tensors do not say whether they were changed
                 params = {name: variables.params[name][0] for name in self.layout}
                 buffers = {name: t[0] for name, t in variables.buffers.items()}
-                few = x[torch.arange(3, device=x.device) % len(x)]
-                seen = trace(self._training, self._evaluating, params, buffers, few)
+                seen = trace(self._training, self._evaluating, params, buffers, few(x, 3))
             return replace(seen, sites=self._settled(seen.sites))
 
-        found = self._traces.get((tuple(x.shape[1:]), x.dtype), make)
+        found = self._traces.get(shape_key(x), make)
         self._first = self._first or found
         return found
 
@@ -131,60 +133,65 @@ class Network:
         settled = tuple(replace(site, rate=self.dropout.rate_at(site)) for site in meant)
         return settled if meant is found else settled + found
 
-    def differentiable(self, variables: Variables, x: Tensor) -> bool:
+    def differentiable(self, variables: Variables, x: Inputs) -> bool:
         """Whether outputs have gradients by the weights, for inputs like x (B, ...), tried with a few examples."""
         leaves = {name: variables.params[name][:1].detach().requires_grad_() for name in self.layout}
         buffers = {name: b[:1].clone() for name, b in variables.buffers.items()}
         with torch.enable_grad():
-            few = x[torch.arange(2, device=x.device) % len(x)]
-            return self.evaluate(Variables(leaves, buffers), few, Plan.ONE_BY_ONE).requires_grad
+            return self.evaluate(Variables(leaves, buffers), few(x, 2), Plan.ONE_BY_ONE).requires_grad
 
-    def vectorizes(self, variables: Variables, x: Tensor) -> bool:
+    def vectorizes(self, variables: Variables, x: Inputs) -> bool:
         """Whether torch can compute several members at once for inputs like x (B, ...), tried once with a few examples.
 
         It cannot where the forward pass looks at values: `if float(h.mean()) > 0`, `h.numpy()`.
         """
-        if self._stack(x.ndim, self.trace(variables, x)):
+        if self._stack(x, self.trace(variables, x)):
             return True
 
         def attempt() -> bool:
             two = variables.take([0, 0])
             try:
                 with torch.no_grad():
-                    self.evaluate(two, x[torch.arange(2, device=x.device) % len(x)], Plan.TOGETHER)
+                    self.evaluate(two, few(x, 2), Plan.TOGETHER)
             except RuntimeError:  # if it is not about values, one by one meets it again
                 return False
             return True
 
-        return self._vectorizes.get((tuple(x.shape[1:]), x.dtype), attempt)
+        return self._vectorizes.get(shape_key(x), attempt)
 
-    def drawing_plan(self, variables: Variables, x: Tensor, count: int) -> Plan:
+    def drawing_plan(self, variables: Variables, x: Inputs, count: int) -> Plan:
         """The plan for a forward pass of so many members or draws, without a measurement."""
         plan = drawing_plan(self.module, count, x.device.type == "cpu")
         return plan if plan is Plan.ONE_BY_ONE or self.vectorizes(variables, x) else Plan.ONE_BY_ONE
 
-    def dense(self, variables: Variables, x: Tensor) -> DenseStack | None:
+    def dense(self, variables: Variables, x: Inputs) -> DenseStack | None:
         """The network as a plain stack of dense layers for inputs like x (B, ...); None if it is more than that."""
         seen = self.trace(variables, x)
-        return None if self.dropped_weights or seen.sites else self._stack(x.ndim, seen)
+        return None if self.dropped_weights or seen.sites else self._stack(x, seen)
 
-    def _stack(self, axes: int, seen: Trace) -> DenseStack | None:
-        return self._dense if self._dense and self._dense.takes(axes) and not seen.writes_input else None
+    def _stack(self, x: Inputs, seen: Trace, *, x_per_member: bool = False) -> DenseStack | None:
+        if self._dense is None or not isinstance(x, Tensor) or seen.writes_input:
+            return None
+        return self._dense if self._dense.takes(x.ndim - x_per_member) else None
+
+    def passing_note(self, x: Inputs) -> tuple[str, ...]:
+        """A sentence about how the network is called on inputs like x, where that is not obvious."""
+        return passing_note(self._training.parameters, x)
 
     def evaluate(
-        self, variables: Variables, x: Tensor, plan: Plan = Plan.TOGETHER, *, x_per_member: bool = False
+        self, variables: Variables, x: Inputs, plan: Plan = Plan.TOGETHER, *, x_per_member: bool = False
     ) -> Tensor:
         """Deterministic outputs (M, B, ...) of inputs (B, ...), or (M, B, ...) per member: dropout off, norms fixed."""
         seen = self.trace(variables, x[0] if x_per_member else x)
         around = undropped if seen.drops_in_evaluation else None
         forward = _adapted(self._evaluating, seen, around, seen.written)
-        stack = self._stack(x.ndim - x_per_member, seen)
+        stack = self._stack(x, seen, x_per_member=x_per_member)
         return self._run(forward, stack, variables, x, (), plan, x_per_member=x_per_member)
 
     def train(
         self,
         variables: Variables,
-        x: Tensor,
+        x: Inputs,
         masks: Sequence[Tensor],
         plan: Plan = Plan.TOGETHER,
         *,
@@ -198,13 +205,13 @@ class Network:
         seen = self.trace(variables, x[0] if x_per_member else x)
         masking = self._masking(seen, seen.training) if len(masks) > len(self.dropped_weights) else None
         forward = _adapted(self._training, seen, around or masking, seen.assigned)
-        stack = None if around else self._stack(x.ndim - x_per_member, seen)
+        stack = None if around else self._stack(x, seen, x_per_member=x_per_member)
         return self._run(forward, stack, variables, x, masks, plan, x_per_member=x_per_member)
 
     def draw(
         self,
         variables: Variables,
-        x: Tensor,
+        x: Inputs,
         masks: Sequence[Tensor],
         plan: Plan = Plan.TOGETHER,
         *,
@@ -221,16 +228,16 @@ class Network:
         seen.check_reached()
         masking = self._masking(seen, seen.evaluation) if len(masks) > len(self.dropped_weights) else undropped
         forward = _adapted(self._evaluating, seen, masking, seen.written)
-        stack = self._stack(x.ndim, seen)
+        stack = self._stack(x, seen)
         if at_once is None or variables.members > 1:
             return self._run(forward, stack, variables, x, masks, plan)
-        if stack and not self.dropped_weights:
+        if stack and isinstance(x, Tensor) and not self.dropped_weights:
             return stack.drawn({**variables.params, **variables.buffers}, x, masks, at_once)
         size = at_once if plan is Plan.TOGETHER else len(masks[0])
         parts = zip(*(torch.split(mask, size) for mask in masks), strict=True)
         return torch.cat([self._run(forward, stack, variables, x, part, plan) for part in parts])
 
-    def masked(self, variables: Variables, x: Tensor, masks: Sequence[Tensor]) -> Masked:
+    def masked(self, variables: Variables, x: Inputs, masks: Sequence[Tensor]) -> Masked:
         """The context in which one member's pass in training, on inputs like x, meets these masks.
 
         For an `around` of `train` that does more than give masks.
@@ -251,7 +258,7 @@ class Network:
         forward: Forward,
         stack: DenseStack | None,
         variables: Variables,
-        x: Tensor,
+        x: Inputs,
         masks: Sequence[Tensor],
         plan: Plan,
         *,
@@ -263,9 +270,9 @@ class Network:
             tensors, masks = self._with_dropped_weights(tensors, masks)
         members = members_of(tensors)
         count = max(members, len(masks[0]) if masks else 1)
-        if stack is not None and count == 1:
+        if stack is not None and isinstance(x, Tensor) and count == 1:
             return stack.one(tensors, x[0] if x_per_member else x, [mask[0] for mask in masks])
-        if stack is not None and plan is Plan.TOGETHER:
+        if stack is not None and isinstance(x, Tensor) and plan is Plan.TOGETHER:
             return stack(tensors, x, masks, x_per_member=x_per_member, shared=members < count)
         strategy = one_by_one if count == 1 or plan is Plan.ONE_BY_ONE else together
         with untouched(x):

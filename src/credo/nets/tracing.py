@@ -10,9 +10,10 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from credo.core.inputs import Inputs, TensorTree
 from credo.core.trees import Params
 from credo.nets.dropout import DropoutCall, Site
-from credo.nets.forward import Attribute, Forward, put_back, thread_copy
+from credo.nets.forward import Attribute, Forward, cloned, put_back, thread_copy
 from credo.nets.layer import Layer
 from credo.nets.watching import Seen, SeenCall, watched
 
@@ -87,12 +88,15 @@ class Trace:
             )
 
 
-def trace(training: Forward, evaluating: Forward, params: Params, buffers: Params, x: Tensor) -> Trace:
-    """Watch a network in training with two and with three examples, and in evaluation with two."""
+def trace(training: Forward, evaluating: Forward, params: Params, buffers: Params, x: Inputs) -> Trace:
+    """Watch a network in training with two and with three examples, and in evaluation with two.
+
+    A graph is always seen as a whole; its nodes are taken for the examples.
+    """
     probe = _Probe(params, buffers, x)
     two, three, once = probe(training, 2), probe(training, 3), probe(evaluating, 2)
-    _check_outputs(two.outputs, 2)
-    _check_outputs(three.outputs, 3)
+    _check_outputs(two.outputs, probe.rows(2), probe.nodes)
+    _check_outputs(three.outputs, probe.rows(3), probe.nodes)
     calls, others = two.watcher.settled_calls(), three.watcher.settled_calls()
     if len(calls) != len(others):
         raise ValueError("the network drops in a different number of places for two and for three examples")
@@ -100,9 +104,9 @@ def trace(training: Forward, evaluating: Forward, params: Params, buffers: Param
     answered = [DropoutCall(number.get((call.place, call.mask)), call.rate) for call in once.watcher.calls]
     reached = {call.site for call in answered}
     return Trace(
-        sites=tuple(map(_site, calls, others)),
+        sites=tuple(_site(*pair, probe.nodes) for pair in zip(calls, others, strict=True)),
         output=tuple(two.outputs.shape[1:]),
-        activations=max(1, math.ceil(two.watcher.largest / 2)),
+        activations=max(1, math.ceil(two.watcher.largest / probe.rows(2))),
         layers=tuple(layer for layer in two.watcher.layers if layer in three.watcher.layers or not layer.per_example),
         training=tuple(
             DropoutCall(number.get((c.place, c.mask)) if c.rate else None, c.rate) for c in two.watcher.calls
@@ -123,7 +127,15 @@ class _Probe:
 
     params: Params
     buffers: Params
-    x: Tensor
+    x: Inputs
+
+    @property
+    def nodes(self) -> int | None:
+        return self.x.nodes if isinstance(self.x, TensorTree) else None
+
+    def rows(self, examples: int) -> int:
+        """Of the outputs."""
+        return examples if self.nodes is None else self.nodes
 
     def __call__(self, forward: Forward, examples: int) -> Seen:
         seen = self._pass(forward, examples, {})
@@ -133,7 +145,8 @@ class _Probe:
     def _pass(self, forward: Forward, examples: int, changed: Params) -> Seen:
         tensors = {name: t.clone() for name, t in {**self.params, **self.buffers, **changed}.items()}
         module = thread_copy(forward.skeleton)
-        return watched(module, forward.aliases, tensors, self.params, self.x[:examples].clone())
+        x = self.x if self.nodes is not None else self.x[:examples]
+        return watched(module, forward.aliases, forward.parameters, tensors, self.params, cloned(x))
 
     def decisive(self, forward: Forward, first: Seen) -> list[str]:
         """Names of what a pass leaves behind outside of any state, if a second pass comes out otherwise for it."""
@@ -141,7 +154,8 @@ class _Probe:
         if not names:
             return []
         module, attributes = thread_copy(forward.skeleton), set(first.attributes)
-        others = _Probe(self.params, self.buffers, self.x[1:])  # what is kept of the same examples may not show
+        rest = self.x if self.nodes is not None else self.x[1:]  # what is kept of the same examples may not show
+        others = _Probe(self.params, self.buffers, rest)
         try:
             fresh = others(forward, 2)
             self._pass(forward, 2, {})
@@ -155,7 +169,7 @@ class _Probe:
         return [] if same else names
 
 
-def _check_outputs(outputs: object, examples: int) -> None:
+def _check_outputs(outputs: object, examples: int, nodes: int | None) -> None:
     if not isinstance(outputs, Tensor):
         raise ValueError(
             f"the network returns a {type(outputs).__name__}: it must return one tensor (B, outputs); wrap it in a "
@@ -163,12 +177,18 @@ def _check_outputs(outputs: object, examples: int) -> None:
         )
     if outputs.shape[:1] != (examples,):
         raise ValueError(
-            f"the network gave outputs of shape {tuple(outputs.shape)} for {examples} examples: "
-            "the first axis must be the batch"
+            f"the network gave outputs of shape {tuple(outputs.shape)} for "
+            + (
+                f"{examples} examples: the first axis must be the batch"
+                if nodes is None
+                else f"a graph of {nodes} nodes"
+            )
         )
 
 
-def _site(two: SeenCall, three: SeenCall) -> Site:
+def _site(two: SeenCall, three: SeenCall, nodes: int | None) -> Site:
+    if nodes is not None and two.mask[:1] == (nodes,):
+        return Site(two.mask, 0, 1, two.rate, two.alpha, two.name, two.consumer)
     grows = [axis for axis, (a, b) in enumerate(zip(two.mask, three.mask, strict=True)) if a != b]
     if len(grows) > 1:
         raise ValueError("the network drops entries that belong to pairs of examples, so no mask can be shared by all")

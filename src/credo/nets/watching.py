@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
+from credo.core.inputs import Inputs, is_graph, leaves_of
 from credo.core.rng import GLOBAL_GENERATOR
+from credo.nets.calling import Parameters, arguments
 from credo.nets.dropout import CHANNEL_AXES, DROPOUTS, input_and_rate
 from credo.nets.forward import Attribute
 from credo.nets.layer import LAYERS, TRANSPOSED, Layer, groups_of, layer_call
@@ -54,7 +56,7 @@ class SeenCall:
 class Watcher(TorchFunctionMode):
     """Notes dropout calls, layers and uses of parameters; dropout does nothing."""
 
-    def __init__(self, names: Mapping[int, str], examples: int) -> None:
+    def __init__(self, names: Mapping[int, str], examples: int | None) -> None:
         super().__init__()
         self.names, self.examples = names, examples
         self.path: list[str] = []
@@ -162,25 +164,37 @@ class Seen:
 
 
 def watched(
-    module: nn.Module, aliases: Mapping[str, str], tensors: Mapping[str, Tensor], weights: Collection[str], x: Tensor
+    module: nn.Module,
+    aliases: Mapping[str, str],
+    parameters: Parameters,
+    tensors: Mapping[str, Tensor],
+    weights: Collection[str],
+    x: Inputs,
 ) -> Seen:
     """Run a forward pass and note what it does; the tensors, the input and the module may be changed by it."""
-    before, attributes = x.clone(), _attributes(module)
+    leaves, attributes = leaves_of(x).values(), _attributes(module)
+    before, (args, kwargs) = [t.clone() for t in leaves], arguments(parameters, x)
     named = {**tensors, **{alias: tensors[name] for alias, name in aliases.items()}}
-    watcher = Watcher({id(tensors[name]): name for name in weights}, len(x))
+    # nodes of a graph are no examples on their own: their outputs mix what each of them gets from a layer
+    examples = None if is_graph(x) else len(x)
+    watcher = Watcher({id(tensors[name]): name for name in weights}, examples)
     with watcher, no_hidden_noise(), _saying_where(module, watcher.path):
-        outputs = functional_call(module, named, (x,), tie_weights=False)
+        outputs = functional_call(module, named, args, kwargs, tie_weights=False)
     assigned = {name for name, t in tensors.items() if named[name] is not t}
     after = _attributes(module)
     return Seen(
         outputs,
         watcher,
-        x._version > 0 or bool(((x != before) & (before == before)).any()),
+        any(t._version > 0 or _changed(t, was) for t, was in zip(leaves, before, strict=True)),
         frozenset(name for name, t in tensors.items() if t._version > 0),
         frozenset(assigned),
         {name: named[name].detach() for name in assigned if named[name].shape != tensors[name].shape},
         tuple(a for a in {**attributes, **after} if attributes.get(a, (None,))[0] != after.get(a, (None,))[0]),
     )
+
+
+def _changed(now: Tensor, before: Tensor) -> bool:
+    return bool(((now != before) & (before == before)).any())
 
 
 @contextmanager

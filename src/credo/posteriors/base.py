@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from credo.core.arrays import tensor
 from credo.core.checks import is_number, whole_number
 from credo.core.config import Registry, kind_name
+from credo.core.inputs import Inputs, TensorTree, few, inputs, rows_at_once
 from credo.core.record import Record
 from credo.core.status import Status
 from credo.core.trees import Variables, flatten, map_tensors, move
@@ -95,7 +95,7 @@ class Posterior(ABC):
         """The prior under which the posterior was found: the user's, or the one by which the method replaced it."""
         return self.model.prior
 
-    def predictor(self, draws: int | None = None, seed: int = 0) -> Callable[[Tensor], Predictive]:
+    def predictor(self, draws: int | None = None, seed: int = 0) -> Callable[[Inputs], Predictive]:
         """What gives the predictive distribution at checked inputs: by default the mixture over drawn functions.
 
         A posterior whose predictions need no draws gives another.
@@ -108,7 +108,7 @@ class Posterior(ABC):
         """The predictive distribution at new inputs.
 
         Args:
-            x: inputs (B, ...), a tensor or an array.
+            x: inputs (B, ...), a tensor or an array; several of them in a dict or tuple, as in `fit`; or a `Graph`.
             draws: number of drawn functions; None for the posterior's own choice.
             seed: of the draws; the same seed gives the same functions.
         """
@@ -123,7 +123,7 @@ class Posterior(ABC):
         `predict` holds the outputs of all draws at all inputs, (S, B, E); here only those of a few inputs are held.
 
         Args:
-            x: inputs (B, ...), a tensor or an array.
+            x: inputs (B, ...), as in `predict`.
             draws: number of drawn functions; None for the posterior's own choice.
             seed: of the draws; the same seed gives the same functions as in `predict`.
             rows: inputs at a time; None for as many as make draws of 16 MiB.
@@ -132,22 +132,16 @@ class Posterior(ABC):
             `mean = torch.cat([prediction.mean for prediction in posterior.predict_batches(x, draws=100)])`
         """
         rows = None if rows is None else whole_number("rows", rows)
-        predict, inputs = self.predictor(draws, seed), _array(x)
-        outputs = self.model.outputs(self.members(1), self.inputs(inputs[:1]))
-        size = rows or max(1, BATCH_ENTRIES // ((_count(draws) or self.default_draws) * outputs))
+        predict, inputs = self.predictor(draws, seed), _inputs(x, self.model.network.dtype)
+        outputs = checked_outputs(self.model, self.members(1), few(inputs, 1).to(self.device))
+        wanted = rows or BATCH_ENTRIES // ((_count(draws) or self.default_draws) * outputs)
+        size = rows_at_once(inputs, wanted)
         for start in range(0, len(inputs), size):
-            yield predict(self.inputs(inputs[start : start + size]))
+            yield predict(inputs[start : start + size].to(self.device))
 
-    def inputs(self, x: Any) -> Tensor:
+    def inputs(self, x: Any) -> Inputs:
         """Inputs as the network takes them, checked."""
-        values = _array(x)
-        if values.ndim < 1 or len(values) == 0:
-            raise ValueError(f"x has shape {tuple(values.shape)}: there is no example in it")
-        if values.is_floating_point():
-            values = values.to(self.model.network.dtype)
-            if not bool(torch.isfinite(values).all()):
-                raise ValueError("x has NaN or infinite values: remove or fill them")
-        values = values.to(self.device)
+        values = _inputs(x, self.model.network.dtype).to(self.device)
         checked_outputs(self.model, self.members(1), values)
         return values
 
@@ -230,18 +224,23 @@ def _check_numbers(name: str, value: Any) -> None:
             raise ValueError(f"{path!r} holds NaN or infinite numbers")
 
 
-def checked_outputs(model: Model, variables: Variables, x: Tensor) -> int:
+def checked_outputs(model: Model, variables: Variables, x: Inputs) -> int:
     """E, the number of outputs per example, or a sentence that says why the network cannot take x (B, ...)."""
     try:
         return model.outputs(variables, x)
-    except (RuntimeError, TypeError, IndexError, AttributeError, NotImplementedError) as error:
-        sizes = ", ".join(["B", *map(str, x.shape[1:])])
-        advice = "" if x.is_floating_point() else "; if x holds numbers to compute with, give them as floats"
-        if x.ndim == 1:
-            advice += "; one feature per example is a column, x[:, None]"
-        raise ValueError(
-            f"the network cannot be called on inputs of shape ({sizes}), {x.dtype}: {error}{advice}"
-        ) from error
+    except (RuntimeError, TypeError, LookupError, AttributeError, NotImplementedError, AssertionError) as error:
+        shapes, advice = _shapes_and_advice(model, x)
+        said = str(error) if " " in str(error) else repr(error)  # a KeyError says the key alone
+        raise ValueError(f"the network cannot be called on inputs of {shapes}: {said}{advice}") from error
+
+
+def _shapes_and_advice(model: Model, x: Inputs) -> tuple[str, str]:
+    """Of inputs that the network does not take."""
+    if isinstance(x, TensorTree):
+        return f"shapes {x!r}", "".join(f"; {note}" for note in model.network.passing_note(x))
+    shape = f"shape ({', '.join(['B', *map(str, x.shape[1:])])}), {x.dtype}"
+    advice = "" if x.is_floating_point() else "; if x holds numbers to compute with, give them as floats"
+    return shape, advice + ("; one feature per example is a column, x[:, None]" if x.ndim == 1 else "")
 
 
 def _count(draws: Any) -> int | None:
@@ -255,12 +254,21 @@ def _count(draws: Any) -> int | None:
     return None if draws is None else whole_number("draws", draws)
 
 
-def _array(x: Any) -> Tensor:
-    """Inputs as a tensor; batches are refused with a hint how to loop over them."""
+def _inputs(x: Any, dtype: torch.dtype) -> Inputs:
+    """Inputs as tensors, checked; batches are refused with a hint how to loop over them."""
     if isinstance(x, DataLoader | Dataset | Iterator):
         raise TypeError(
             f"x is a {type(x).__name__}, and predictions take a tensor or an array: loop over the batches of a "
             "DataLoader, as in `for inputs, targets in loader: posterior.predict(inputs)`; for one large tensor there "
             "is posterior.predict_batches"
         )
-    return tensor(x, "x")
+    if isinstance(x, TensorTree):
+        return x
+    values = inputs(x, "x", dtype)
+    if len(values) == 0:
+        raise ValueError(f"x has {_no_rows(values)}: there is no example in it")
+    return values
+
+
+def _no_rows(values: Inputs) -> str:
+    return "no rows" if isinstance(values, TensorTree) else f"shape {tuple(values.shape)}"

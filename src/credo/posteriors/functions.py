@@ -6,10 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from credo.core.inputs import Inputs, TensorTree, inputs, rows_at_once
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables, map_tensors
 from credo.model import Model, likelihood_params
@@ -29,6 +31,8 @@ MASK_ENTRIES = 2**23
 class Functions(ABC):
     """S functions drawn from a posterior: call it with inputs (B, ...) for outputs (S, B, E).
 
+    What the network takes several of comes as one dict or tuple, as in `posterior.predict`.
+
     A drawn function is fixed: the same inputs give the same outputs, however often it is called and whatever inputs
     come beside them.
 
@@ -44,7 +48,7 @@ class Functions(ABC):
         """The likelihood's learned parameters for each function, (S, D)."""
 
     @abstractmethod
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Any) -> Tensor:
         """Outputs (S, B, E) at inputs (B, ...)."""
 
     def __len__(self) -> int:
@@ -74,11 +78,13 @@ class NetworkFunctions(Functions):
         return {name: t[members.to(t.device)] for name, t in likelihood_params(self.variables.params).items()}
 
     @torch.no_grad()
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Any) -> Tensor:
         network, draws, device = self.model.network, len(self), self.variables.device
+        if not isinstance(x, Tensor | TensorTree):
+            x = inputs(x, "x", network.dtype).to(device)
         traced = network.trace(self.variables, x)
         outputs = torch.empty((draws, len(x), *traced.output), dtype=network.dtype, device=device)
-        rows = max(1, min(len(x), MEMORY_ENTRIES.get(device.type, ELSEWHERE) // traced.activations))
+        rows = rows_at_once(x, MEMORY_ENTRIES.get(device.type, ELSEWHERE) // traced.activations)
         together = max(1, CACHE_ENTRIES.get(device.type, ELSEWHERE) // (traced.activations * rows))
         if self.masks is not None and traced.sites:
             members = self.variables.members
@@ -93,7 +99,7 @@ class NetworkFunctions(Functions):
         return outputs
 
     def _masked(
-        self, outputs: Tensor, member: int, x: Tensor, sites: tuple[Site, ...], rows: int, at_once: int
+        self, outputs: Tensor, member: int, x: Inputs, sites: tuple[Site, ...], rows: int, at_once: int
     ) -> None:
         """Fill in the functions of one member, whose weights they share; a block of masks at a time."""
         assert self.masks is not None

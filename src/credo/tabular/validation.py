@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.data.splits import folds, split
-from credo.loop.batches import PerMember
+from credo.loop.roles import PerMember
 from credo.model import Batch, Target
 from credo.posteriors import Posterior
 

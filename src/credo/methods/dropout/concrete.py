@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from credo.core.checks import check_positive, one_of
+from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.methods.ascent import GradientAscent, Group, leaves_of
@@ -95,7 +96,7 @@ class ConcreteDropout(GradientAscent[ConcreteState]):
                 "drops channels or units"
             )
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         model, notes = with_dropout(with_length_scale(model, self.length_scale), x, self.initial_rate, self.drops)
         sites = sites_of(model.network, x)
         if any(site.alpha for site in sites):
@@ -128,7 +129,7 @@ class ConcreteDropout(GradientAscent[ConcreteState]):
         params, named = leaves_of(state.variables.params), leaves_of(state.logits)
         logits = list(named.values())
         variables = Variables(params, state.variables.buffers)
-        sites = network.trace(variables, batch.x[0] if batch.per_member else batch.x).sites
+        sites = network.trace(variables, batch.example).sites
         masks = concrete_masks(sites, logits, tick.rng.child("dropout"), batch.examples, self.temperature)
         outputs = network.train(variables, batch.x, masks, target.plan, x_per_member=batch.per_member)
         each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(params))

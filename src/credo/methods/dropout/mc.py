@@ -9,6 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from credo.core.checks import check_positive, check_rate, is_number, one_of
+from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.methods.ascent import GradientAscent, Group, leaves_of
@@ -77,7 +78,7 @@ class MCDropout(GradientAscent[PointState]):
         if self.length_scale is not None:
             check_positive("length_scale", self.length_scale)
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         model = with_length_scale(model, self.length_scale)
         if self.rate is not None:
             model, notes = with_dropout(model, x, self.rate, self.drops)
@@ -97,7 +98,7 @@ class MCDropout(GradientAscent[PointState]):
         params = leaves_of(state.variables.params)
         variables = Variables(params, state.variables.buffers)
         each = target.training_log_likelihood(variables, batch, tick.rng)
-        sites = target.model.network.trace(variables, batch.x[0] if batch.per_member else batch.x).sites
+        sites = target.model.network.trace(variables, batch.example).sites
         keeps = keep_of_weights(sites, [1.0 - site.rate for site in sites])
         log_likelihood, log_prior = target.data_term(each, batch), expected_log_prior(target, params, keeps)
         weights = Group(params, state.optimizer, self.learning_rate)
@@ -134,7 +135,7 @@ def _checked(rate: DropoutRate | None) -> DropoutRate | None:
     return {pattern: float(value) for pattern, value in rate.items()} if isinstance(rate, Mapping) else float(rate)
 
 
-def _zero_rate_note(model: Model, x: Tensor) -> tuple[str, ...]:
+def _zero_rate_note(model: Model, x: Inputs) -> tuple[str, ...]:
     """A sentence for a network in which nothing is ever dropped."""
     if any(site.rate > 0.0 for site in sites_of(model.network, x)):
         return ()
@@ -144,7 +145,7 @@ def _zero_rate_note(model: Model, x: Tensor) -> tuple[str, ...]:
     )
 
 
-def _prior_note(model: Model, x: Tensor) -> tuple[str, ...]:
+def _prior_note(model: Model, x: Inputs) -> tuple[str, ...]:
     """A sentence about places behind which no weights are found, so that the prior does not know their rate."""
     names = [site.name for site in sites_of(model.network, x) if site.consumer is None or site.alpha]
     if not names:

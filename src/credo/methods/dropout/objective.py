@@ -64,7 +64,7 @@ def noisy_outputs(
     drawn once for the batch.
     """
     network, params = target.model.network, mean.params
-    x = batch.x[0] if batch.per_member else batch.x
+    x = batch.example
     layers = [layer.without_bias() for layer in find_layers(network, mean, x) if layer.weight in log_noise]
     shapes = {layer.weight: (mean.members, batch.examples, *model.noise_shape(layer)) for layer in layers}
     like = {name: params[name].new_empty(()).expand(shape) for name, shape in shapes.items()}

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
-
+from credo.core.inputs import Inputs
 from credo.model import Model
 from credo.nets.dropout import DropoutChange, Drops, Site, weight_layers
 from credo.nets.network import Network
@@ -24,14 +23,14 @@ _INSERTED = {
 """What a note says of dropout that is put in."""
 
 
-def sites_of(network: Network, x: Tensor) -> tuple[Site, ...]:
+def sites_of(network: Network, x: Inputs) -> tuple[Site, ...]:
     """The places where a network drops, for inputs like x (B, ...); draws must come to all of them."""
     seen = network.trace(network.given().to(x.device), x)
     seen.check_reached()
     return seen.sites
 
 
-def with_dropout(model: Model, x: Tensor, rate: DropoutRate, drops: Drops) -> tuple[Model, tuple[str, ...]]:
+def with_dropout(model: Model, x: Inputs, rate: DropoutRate, drops: Drops) -> tuple[Model, tuple[str, ...]]:
     """The model with dropout of these rates, and what a person should know of it.
 
     The network's own places are set to the rates that are meant; a network without any gets dropout put in. Weights are

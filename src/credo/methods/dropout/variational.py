@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from credo.core.checks import check_positive, patterns, unmatched
+from credo.core.inputs import Inputs
 from credo.core.optimizers import Schedule
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
@@ -72,7 +73,7 @@ class VariationalDropoutBase(GradientAscent[VariationalDropoutState]):
     def noise_metrics(self, log_alphas: Sequence[Tensor]) -> Info:
         """Numbers of each member for the history, (M,), from the log alphas of each parameter."""
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         network, variables = model.network, model.network.given().to(x.device)
         names = self._noisy_weights(network.layout)
         self._check_patterns(network.layout)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from credo import kernels
+from credo.core.inputs import Inputs
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, ravel, unravel
 from credo.kernels import ValueAndGradient
 from credo.methods.base import Method, StateT
@@ -23,7 +24,7 @@ class WholeDataMethod(Method[StateT], ABC):
     batch_size = None
     whole_data: ClassVar[bool] = True
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         refuse_running_statistics(model, type(self).__name__)
         return model, ()
 
@@ -90,7 +91,7 @@ class LogDensity(FlatWeights):
         if batch.per_member or batch.weight is not None or list(self.layout)[: len(weights)] != weights:
             return None
         return kernels.dense_log_density(
-            model.network, model.likelihood, model.prior, batch.x, batch.y, learned, self.target.factor(batch)
+            model.network, model.likelihood, model.prior, batch.x, batch.y, learned, float(self.target.factor(batch))
         )
 
 

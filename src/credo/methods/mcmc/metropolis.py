@@ -70,11 +70,9 @@ def to_float32(value: float) -> float:
 @torch.no_grad()
 def full_log_likelihood(target: Target, variables: Variables, batch: Batch) -> Tensor:
     """sum_n log p(y_n | x_n, w) of each chain, (C,), summed in float64, some examples at a time."""
-    example = batch.x[0] if batch.per_member else batch.x
-    activations = target.model.network.trace(variables, example).activations
-    rows = max(1, ENTRIES // (max(1, activations) * variables.members))
-    parts = (batch.rows(start, start + rows) for start in range(0, batch.examples, rows))
-    each = torch.cat([target.log_likelihood(variables, part).double() for part in parts], dim=1)
+    activations = target.model.network.trace(variables, batch.example).activations
+    rows = ENTRIES // (max(1, activations) * variables.members)
+    each = torch.cat([target.log_likelihood(variables, part).double() for part in batch.parts(rows)], dim=1)
     return target.data_term(each, batch)
 
 

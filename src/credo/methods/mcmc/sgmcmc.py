@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from credo.core.checks import check_at_least, check_options, check_positive, check_rate
+from credo.core.inputs import Inputs
 from credo.core.optimizers import Constant, Schedule
 from credo.core.rng import Stream
 from credo.core.schedules import Cyclical
@@ -125,7 +126,7 @@ class StochasticSampler(Sampler[StochasticState]):
     def is_draw(self, step: int, total: int) -> bool:
         return step in _draw_steps(self, total)
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         network, notes = model.network, []
         if network.trace(network.given().to(x.device), x).sites:
             model = model.with_network(network.with_dropout(DropoutChange(0.0, inserted=False)))
@@ -162,7 +163,7 @@ class StochasticSampler(Sampler[StochasticState]):
 
     @abstractmethod
     def move(
-        self, weights: Tensor, velocity: Tensor | None, gradient: Tensor, step: Tensor, noise: Tensor, size: int
+        self, weights: Tensor, velocity: Tensor | None, gradient: Tensor, step: Tensor, noise: Tensor, size: float
     ) -> None:
         """Move one parameter of all chains, in place.
 
@@ -172,7 +173,7 @@ class StochasticSampler(Sampler[StochasticState]):
             gradient: of the log joint density per example, at these weights.
             step: step size l, by weight or for all of them.
             noise: standard normal numbers, or zero while the chains look around.
-            size: N, the number of data.
+            size: N, the number of data, or their total weight.
         """
 
     def _noise_scale(self, tick: Tick) -> float:
@@ -250,7 +251,7 @@ class SGLD(StochasticSampler):
     graph_safe: ClassVar[bool] = True
 
     def move(
-        self, weights: Tensor, velocity: Tensor | None, gradient: Tensor, step: Tensor, noise: Tensor, size: int
+        self, weights: Tensor, velocity: Tensor | None, gradient: Tensor, step: Tensor, noise: Tensor, size: float
     ) -> None:
         weights.add_(step * gradient + (step * (2.0 / size)).sqrt() * noise)
 
@@ -289,7 +290,7 @@ class SGHMC(StochasticSampler):
         return rng.normal_like(params)
 
     def move(
-        self, weights: Tensor, velocity: Tensor | None, gradient: Tensor, step: Tensor, noise: Tensor, size: int
+        self, weights: Tensor, velocity: Tensor | None, gradient: Tensor, step: Tensor, noise: Tensor, size: float
     ) -> None:
         assert velocity is not None
         left, root = 1.0 - self.friction, (step / size).sqrt()

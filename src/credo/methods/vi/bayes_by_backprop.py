@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from credo.core.inputs import Inputs
 from credo.core.optimizers import Constant, Schedule
 from credo.core.rng import Stream
 from credo.core.trees import Params
@@ -77,7 +78,7 @@ class BayesByBackprop(MeanField):
         object.__setattr__(self, "estimator", _resolved(self.estimator))
         super().__post_init__()
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         model, notes = super().prepare(model, x)
         network = model.network
         uncertain = self.uncertain(network.layout)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import ParameterInfo, Params, Variables, ravel, unravel
 from credo.methods.base import Info, Tick
@@ -66,7 +67,7 @@ class BlackBoxVI(MeanField):
     def needs_gradient(self) -> bool:
         return False
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         model, notes = super().prepare(model, x)
         if not self.control_variate or self.samples > 1:
             return model, notes
@@ -133,8 +134,7 @@ def _values(target: Target, q: MeanFieldNormal, z: Tensor, batch: Batch, rng: St
     params = unravel(z.flatten(0, 1), layout)  # every draw of every member is a member of its own, (S M, ...)
     buffers = {name: b.repeat(draws, *([1] * (b.ndim - 1))) for name, b in q.buffers.items()}
     drawn, repeated = Variables(params, buffers), batch.take(torch.arange(members, device=batch.x.device).repeat(draws))
-    x = repeated.x[0] if repeated.per_member else repeated.x
-    target = target.with_plan(target.model.network.drawing_plan(drawn, x, draws * members))
+    target = target.with_plan(target.model.network.drawing_plan(drawn, repeated.example, draws * members))
     each = target.training_log_likelihood(drawn, repeated, rng)
     for name, b in q.buffers.items():
         b.copy_(buffers[name][:members])  # the first draw's, when batch norm has counted the batch

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.methods.vi.layers import Layer, Perturbation, find_layers, perturbed_outputs
@@ -33,7 +34,7 @@ class Estimator(ABC):
             rng: all the randomness there is.
         """
 
-    def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:
+    def notes(self, network: Network, variables: Variables, x: Inputs, uncertain: Collection[str]) -> tuple[str, ...]:
         """What a person should know of how this estimator treats a network.
 
         Args:
@@ -73,7 +74,7 @@ class LayerEstimator(Estimator, Perturbation):
         """What the perturbation needs of q and of noise for each layer, (M, ...) each, and weights drawn for it."""
 
     def log_likelihood(self, target: Target, q: MeanFieldNormal, batch: Batch, rng: Stream) -> tuple[Tensor, Params]:
-        x = batch.x[0] if batch.per_member else batch.x
+        x = batch.example
         layers = _uncertain(find_layers(target.model.network, q.center, x), q.rho)
         covered = {name for layer in layers for name in layer.names}
         rest = q.sample([name for name in q.rho if name not in covered], rng.child("weights"))
@@ -83,7 +84,7 @@ class LayerEstimator(Estimator, Perturbation):
         each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(variables.params))
         return each, {**drawn, **rest}
 
-    def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:
+    def notes(self, network: Network, variables: Variables, x: Inputs, uncertain: Collection[str]) -> tuple[str, ...]:
         layers = _uncertain(find_layers(network, variables, x), uncertain)
         covered = {name for layer in layers for name in layer.names}
         note = f"{self.name} at {len(layers)} layer(s)"

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.model import Batch, Target
@@ -84,7 +85,7 @@ def perturbed_outputs(
     rng: Stream,
 ) -> Tensor:
     """Outputs of the network in training with its layers' calls replaced, (M, B, E)."""
-    network, x = target.model.network, batch.x[0] if batch.per_member else batch.x
+    network, x = target.model.network, batch.example
     sites, count = network.trace(variables, x).sites, (variables.members, batch.examples)
     masks = draw_masks(sites, rng, *count, dtype=network.dtype, device=variables.device)
 
@@ -97,6 +98,6 @@ def perturbed_outputs(
     return network.train(variables, batch.x, flat, target.plan, x_per_member=batch.per_member, around=around)
 
 
-def find_layers(network: Network, variables: Variables, x: Tensor) -> tuple[Layer, ...]:
+def find_layers(network: Network, variables: Variables, x: Inputs) -> tuple[Layer, ...]:
     """The layers that can be perturbed when the network trains on inputs like x (B, ...)."""
     return tuple(layer for layer in network.trace(variables, x).layers if layer.per_example and not layer.transposed)

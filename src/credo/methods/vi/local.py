@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credo.core.inputs import Inputs
 from credo.core.noise import standard_normal
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
@@ -65,7 +66,7 @@ class LocalReparameterization(LayerEstimator):
     ) -> Tensor:
         return local_outputs(affine, x, weight, bias, *tensors)
 
-    def notes(self, network: Network, variables: Variables, x: Tensor, uncertain: Collection[str]) -> tuple[str, ...]:
+    def notes(self, network: Network, variables: Variables, x: Inputs, uncertain: Collection[str]) -> tuple[str, ...]:
         notes = super().notes(network, variables, x, uncertain)
         layers = find_layers(network, variables, x)
         shared = [layer.weight for layer in layers if layer.positions > 1 and layer.weight in uncertain]

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from credo.core.checks import check_at_least, check_options, check_positive, patterns, unmatched
+from credo.core.inputs import Inputs
 from credo.core.noise import standard_normal
 from credo.core.rng import Stream
 from credo.core.threads import keep_memory
@@ -121,7 +122,7 @@ class MeanField(GradientAscent[VariationalState]):
         wanted = (self.bayesian,) if isinstance(self.bayesian, str) else self.bayesian
         return [name for name in names if any(fnmatchcase(name, pattern) for pattern in wanted)]
 
-    def prepare(self, model: Model, x: Tensor) -> tuple[Model, tuple[str, ...]]:
+    def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         names = list(model.network.layout)
         uncertain = self.uncertain(names)
         idle = unmatched(self.bayesian, names)
@@ -169,7 +170,7 @@ class MeanField(GradientAscent[VariationalState]):
         return DiagonalGaussian(target.model, state.mean, {name: F.softplus(r) for name, r in state.rho.items()})
 
 
-def _likelihood_names(model: Model, x: Tensor) -> list[str]:
+def _likelihood_names(model: Model, x: Inputs) -> list[str]:
     """Names of the likelihood's parameters: of the one that `fit` may choose, where there is none yet."""
     likelihood = model.given_likelihood or LearnedGaussian()
     outputs = model.outputs(model.network.given().to(x.device), x)

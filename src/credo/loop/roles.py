@@ -1,0 +1,273 @@
+"""Which parts of the data are inputs, targets and weights, and whether they fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+from credo.core.arrays import tensor
+from credo.core.checks import check_kind
+from credo.core.inputs import Graph, Inputs, Targets, graph_mask, inputs, leaves_of, real_numbers
+
+Place = str | int
+"""The key of a part of a dict, or its place in a tuple."""
+
+
+@dataclass(frozen=True)
+class PerMember:
+    """Data of which each member has its own.
+
+    Args:
+        x: inputs (M, N, ...), or several of them in a dict or tuple.
+        y: targets (M, N) or (M, N, D).
+        weights: how much each example counts, (M, N); None for one each.
+    """
+
+    x: Any
+    y: Any
+    weights: Any = None
+
+
+class Given(NamedTuple):
+    """Inputs, targets and weights as a person, or a loader, gave them."""
+
+    x: Any
+    y: Any
+    weights: Any = None
+
+
+class Examples(NamedTuple):
+    """The same as tensors, checked."""
+
+    x: Inputs
+    y: Targets
+    weights: Tensor | None = None
+
+    def to(self, device: torch.device) -> Examples:
+        weights = None if self.weights is None else self.weights.to(device)
+        return Examples(self.x.to(device), self.y.to(device), weights)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the parts of the data are.
+
+    Attributes:
+        inputs: keys or places of the inputs; None for what is neither targets nor weights.
+        targets: key or place of the targets, or several keys; None where the data are a pair (x, y).
+        weights: key or place of the weights of the examples; None where they are not among the data.
+    """
+
+    inputs: Place | Sequence[Place] | None = None
+    targets: Place | Sequence[str] | None = None
+    weights: Place | None = None
+
+    def __post_init__(self) -> None:
+        for name, example, several in (
+            ("inputs", "'image'", True),
+            ("targets", "'labels'", True),
+            ("weights", "2", False),
+        ):
+            places = getattr(self, name)
+            if places is None:
+                continue
+            listed = list(places) if several and isinstance(places, list | tuple) else [places]
+            for place in listed:
+                check_kind(name, place, f"{example}, the name or place of a part of the data", str, int)
+
+    def split(self, data: Any, name: str) -> Given:
+        """The parts of the data by what they are.
+
+        Args:
+            data: a pair (x, y) or what the roles say: a tuple, a named tuple, a dict or a TensorDataset.
+            name: what a person calls them.
+        """
+        if isinstance(data, PerMember):
+            return Given(data.x, data.y, data.weights)
+        if isinstance(data, TensorDataset):
+            data = data.tensors
+        if self.names and hasattr(data, "_asdict"):
+            data = data._asdict()
+        if isinstance(data, Mapping):
+            return self._by_key(dict(data), name)
+        if isinstance(data, list | tuple):
+            return self._by_place(tuple(data), name)
+        raise TypeError(
+            f"{name} must be a pair (x, y), a TensorDataset or a DataLoader, got {type(data).__name__}; of a dict, "
+            "fit(..., targets=...) names the targets"
+        )
+
+    @property
+    def names(self) -> bool:
+        """Whether parts are called by names."""
+        return any(isinstance(place, str) for place in self._all())
+
+    def _all(self) -> list[Place]:
+        several = [_listed(self.inputs), _listed(self.targets), _listed(self.weights)]
+        return [place for places in several for place in places if place is not None]
+
+    def _by_key(self, data: dict[Any, Any], name: str) -> Given:
+        listed = ", ".join(map(repr, data))
+        if self.targets is None:
+            raise ValueError(
+                f"{name} is a dict of {listed}: say which of them holds the targets, as in fit(..., targets='labels')"
+            )
+        for place in self._all():
+            if place not in data:
+                raise ValueError(f"{name} has no part {place!r}: it has {listed}")
+        taken = [*_listed(self.targets), self.weights]
+        rest = {key: value for key, value in data.items() if key not in taken}
+        x = rest if self.inputs is None else _chosen(data, self.inputs)
+        return Given(x, _chosen(data, self.targets), None if self.weights is None else data[self.weights])
+
+    def _by_place(self, data: tuple[Any, ...], name: str) -> Given:
+        count = len(data)
+        if self.targets is None and count - (self.weights is not None) != 2:
+            raise ValueError(
+                f"{name} must be a pair (x, y): inputs and targets, got {count} of them; fit(..., targets=...) and "
+                "weights=... say which of several they are, by place, as in targets=-1 or weights=2"
+            )
+        if isinstance(self.targets, list | tuple):
+            raise ValueError(f"{name} has parts without names, and several targets need them: give a dict")
+        for place in self._all():
+            if not isinstance(place, int) or not -count <= place < count:
+                raise ValueError(
+                    f"{name} has {count} parts without names, and {place!r} is none of them: give a place from 0 to "
+                    f"{count - 1}"
+                )
+        weights = None if not isinstance(self.weights, int) else self.weights % count
+        others = [i for i in range(count) if i != weights]
+        targets = self.targets % count if isinstance(self.targets, int) else others[-1]
+        rest = [i for i in others if i != targets]
+        chosen = rest if self.inputs is None else [place % count for place in _listed(self.inputs)]
+        single = isinstance(self.inputs, int) or (self.inputs is None and len(rest) == 1)
+        x = data[chosen[0]] if single else tuple(data[i] for i in chosen)
+        return Given(x, data[targets], None if weights is None else data[weights])
+
+
+PAIR = Roles()
+"""Data that are a pair (x, y)."""
+
+
+def _listed(places: Any) -> list[Any]:
+    return list(places) if isinstance(places, list | tuple) else [places]
+
+
+def roles_of(inputs: Any, targets: Any, weights: Any) -> tuple[Roles, Any]:
+    """The roles that `fit` was told, and the weights where it was given them rather than their place."""
+    if isinstance(weights, str | int):
+        return Roles(_plain(inputs), _plain(targets), weights), None
+    return Roles(_plain(inputs), _plain(targets)), weights
+
+
+def _plain(places: Any) -> Any:
+    return tuple(places) if isinstance(places, list) else places
+
+
+def _chosen(data: Mapping[Any, Any], places: Any) -> Any:
+    return {key: data[key] for key in places} if isinstance(places, list | tuple) else data[places]
+
+
+def examples(
+    given: Given,
+    dtype: torch.dtype,
+    *,
+    prefix: str = "",
+    of_loader: bool = False,
+    per_member: bool = False,
+    members: int | None = None,
+) -> Examples:
+    """What was given as tensors, with a sentence where its parts do not fit together.
+
+    Args:
+        given: inputs, targets and weights.
+        dtype: of real numbers.
+        prefix: of their names, for sentences.
+        of_loader: whether lists are several inputs: a DataLoader makes them out of tuples.
+        per_member: whether there is an axis of members before the examples.
+        members: how long that axis must be.
+    """
+    raw = _as_tuples(given.x) if of_loader else given.x
+    x = inputs(raw, f"{prefix}x", dtype, member_axis=per_member)
+    mask = graph_mask(given.x, f"{prefix}x") if isinstance(given.x, Graph) else None
+    y = _targets(given.y if mask is None else _known(given.y, mask, prefix), f"{prefix}y", dtype, per_member=per_member)
+    if members is not None:
+        _check_members(x, y, members)
+    rows, targets = (x[0], y[0]) if per_member else (x, y)
+    check_rows(rows, targets, prefix)
+    weights = None if given.weights is None else checked_weights(given.weights, y, dtype, prefix, per_member=per_member)
+    if mask is not None:
+        weights = mask.to(dtype) if weights is None else weights * mask
+    return Examples(x, y, weights)
+
+
+def _targets(values: Any, name: str, dtype: torch.dtype, *, per_member: bool) -> Inputs:
+    """Targets are a tree where they have names; a tuple is one of rows."""
+    if isinstance(values, Mapping):
+        return inputs(values, name, dtype, member_axis=per_member)
+    return real_numbers(values, name, dtype)
+
+
+def _known(values: Any, mask: Tensor, prefix: str) -> Any:
+    """Targets of a graph's nodes; those that weigh nothing get that of one that counts: theirs may be missing."""
+    if isinstance(values, Mapping):
+        return {key: _known(item, mask, prefix) for key, item in values.items()}
+    y = tensor(values, f"{prefix}y")
+    if y.shape[:1] != mask.shape:
+        raise ValueError(f"{prefix}y has shape {tuple(y.shape)}, and the mask of the graph is for {len(mask)} nodes")
+    first = int(mask.nonzero()[0, 0])
+    return torch.where(mask.view(-1, *[1] * (y.ndim - 1)), y, y[first : first + 1])
+
+
+def _check_members(x: Inputs, y: Inputs, members: int) -> None:
+    if len(x) != members or len(y) != members:
+        raise ValueError(
+            f"x is for {len(x)} members, y for {len(y)}, and the method has {members}: they must be the same number"
+        )
+    if min(t.ndim for values in (x, y) for t in leaves_of(values).values()) < 2:
+        raise ValueError("data per member need an axis for members and one for examples: x (M, N, ...), y (M, N)")
+
+
+def _as_tuples(values: Any) -> Any:
+    """Lists of tensors as tuples: what several inputs have become in a DataLoader."""
+    if isinstance(values, Mapping):
+        return {key: _as_tuples(item) for key, item in values.items()}
+    if isinstance(values, list) and any(isinstance(item, Tensor | Mapping | list) for item in values):
+        return tuple(map(_as_tuples, values))
+    return values
+
+
+def check_rows(x: Inputs, y: Inputs, prefix: str = "") -> None:
+    if len(x) != len(y):
+        raise ValueError(f"{prefix}x has {len(x)} rows and {prefix}y has {len(y)}: they must be the same number")
+    if len(x) == 0:
+        raise ValueError("the data are empty: there is nothing to learn from")
+
+
+def checked_weights(
+    values: Any, y: Inputs, dtype: torch.dtype, prefix: str = "", *, per_member: bool = False
+) -> Tensor:
+    """Weights of examples, (N,) or (M, N), or a sentence that says what is wrong with them."""
+    name = f"{prefix}weights"
+    weights = tensor(values, name)
+    rows = tuple((y if isinstance(y, Tensor) else next(iter(y.leaves.values()))).shape[: 2 if per_member else 1])
+    if weights.ndim == len(rows) + 1 and weights.shape[-1] == 1:
+        weights = weights.squeeze(-1)
+    if tuple(weights.shape) != rows:
+        raise ValueError(
+            f"{name} has shape {tuple(weights.shape)}, and there are {' x '.join(map(str, rows))} examples: it needs "
+            "one number for each"
+        )
+    weights = weights.to(dtype)
+    if not bool(weights.isfinite().all()):
+        raise ValueError(f"{name} has NaN or infinite values: an example may weigh 0 or more")
+    if bool((weights < 0).any()):
+        raise ValueError(f"{name} has negative values: an example may weigh 0 or more")
+    if not bool((weights > 0).any()) and not prefix:
+        raise ValueError(f"{name} are all zero: there is nothing to learn from")
+    return weights
