@@ -6,8 +6,11 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
+import credo
 from credo import Stream, Variables
 from credo.nets import MLP, Network, Plan
 
@@ -231,6 +234,7 @@ def scripted() -> nn.Module:
         (scripted, ValueError, "torch.jit has compiled"),
         (nn.Sequential(nn.DataParallel(nn.Linear(3, 2))), ValueError, r"wrapped in DataParallel.*net\.module"),
         (nn.Linear(3, 2, dtype=torch.complex64), ValueError, "'weight' is complex.*by torch.complex"),
+        (nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1).double()), ValueError, r"several precisions.*net\.float\(\)"),
         (nn.Sequential(nn.ReLU()), ValueError, "no parameter that requires a gradient"),
         (nn.Linear(3, 3).requires_grad_(False), ValueError, "no parameter that requires a gradient"),
         (lambda: 3, TypeError, "of type int: give a torch module"),
@@ -249,6 +253,34 @@ def test_a_module_that_cannot_be_copied_is_refused():
     module.cache = module.weight * 2  # a result with a history
     with pytest.raises(ValueError, match=r"cannot be copied.*give Model a function"):
         Network(module)
+
+
+@pytest.mark.parametrize("method", [credo.MaximumLikelihood(epochs=1), credo.VariationalDropout(epochs=1)])
+def test_sparse_gradients_of_an_embedding_become_dense(method):
+    """Optimizers and noise that move all weights have no use for a gradient of the rows that were looked up alone."""
+    x, y = torch.arange(8)[:, None] % 5, torch.ones(8, 1)
+    found = []
+    for sparse in (True, False):
+        net = nn.Sequential(nn.Embedding(5, 4, sparse=sparse), nn.Flatten(), nn.Linear(4, 1))
+        found.append(credo.fit(credo.Model(net, credo.likelihoods.Gaussian(1.0)), (x, y), method).tensors())
+        assert net[0].sparse is sparse
+    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+def test_weights_that_hooks_compute_follow_the_given_parameters():
+    """torch cannot copy such a layer, whose weight is the result of an operation."""
+    module = nn.Sequential(torch.nn.utils.weight_norm(nn.Linear(3, 4)), nn.Linear(4, 2))
+    prune.l1_unstructured(module[1], "weight", amount=0.5)
+    network, x = Network(module), Stream(1).normal(5, 3)
+    assert set(network.layout) == {"0.bias", "0.weight_g", "0.weight_v", "1.bias", "1.weight_orig"}
+    given = network.given()
+    assert torch.equal(network.evaluate(given, x)[0], module(x))
+    other = {name: t + 1.0 for name, t in given.params.items()}
+    g, v = other["0.weight_g"][0], other["0.weight_v"][0]
+    hidden = F.linear(x, g * v / v.norm(dim=1, keepdim=True), other["0.bias"][0])
+    expected = F.linear(hidden, other["1.weight_orig"][0] * module[1].weight_mask, other["1.bias"][0])
+    torch.testing.assert_close(network.evaluate(Variables(other, given.buffers), x)[0], expected)
 
 
 class Tuple(nn.Module):

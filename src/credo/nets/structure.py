@@ -15,6 +15,8 @@ _NOT_SUMMED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 """Layers whose weight picks or rescales, and sums over nothing."""
 _WEIGHTS = ("weight", "in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
 """How the names of weights begin, in the layers of torch that multiply by them."""
+_COMPUTED_FROM = ("_g", "_orig")
+"""How torch's hooks call the parameters that they compute a weight from."""
 SIZE_RATIO = 1.5
 """Between two typical sizes of a parameter, from which on they are told apart."""
 FEWEST_ENTRIES = 100
@@ -41,32 +43,63 @@ def private_copy(module: nn.Module) -> nn.Module:
             "the network has lazy layers with no shape yet: call it once on an input, then give it to Model"
         )
     for layer in module.modules():
-        if isinstance(layer, torch.jit.ScriptModule):
-            raise ValueError(
-                "the network has a part that torch.jit has compiled, which takes no other weights than its own: give "
-                "the module as it was before torch.jit.script or torch.jit.trace"
-            )
-        if isinstance(layer, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            raise ValueError(
-                f"the network is wrapped in {type(layer).__name__}, which spreads a module's own weights over devices: "
-                "give the module inside, net.module"
-            )
-        if isinstance(layer, nn.RNNBase) and layer.dropout:
-            raise ValueError(
-                f"{type(layer).__name__}(dropout={layer.dropout}) drops inside its kernel, where credo cannot give it "
-                "a seed: set it to 0 and put nn.Dropout between two recurrent layers"
-            )
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and parameter.is_complex():
+        _check_layer(layer)
+    _check_numbers({name: p for name, p in module.named_parameters() if p.requires_grad})
+    try:
+        copied = copy.deepcopy(module, _computed_weights(module)).to("cpu")
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"the network cannot be copied ({error}): give Model a function that makes it") from None
+    for layer in copied.modules():
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            layer.sparse = False  # a prior has a gradient by all weights
+    return copied
+
+
+def _check_layer(layer: nn.Module) -> None:
+    """Refuse what computes with no other weights than its own."""
+    if isinstance(layer, torch.jit.ScriptModule):
+        raise ValueError(
+            "the network has a part that torch.jit has compiled, which takes no other weights than its own: give "
+            "the module as it was before torch.jit.script or torch.jit.trace"
+        )
+    if isinstance(layer, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ValueError(
+            f"the network is wrapped in {type(layer).__name__}, which spreads a module's own weights over devices: "
+            "give the module inside, net.module"
+        )
+    if isinstance(layer, nn.RNNBase) and layer.dropout:
+        raise ValueError(
+            f"{type(layer).__name__}(dropout={layer.dropout}) drops inside its kernel, where credo cannot give it "
+            "a seed: set it to 0 and put nn.Dropout between two recurrent layers"
+        )
+
+
+def _check_numbers(inferred: Params) -> None:
+    """Refuse parameters that priors and methods have no density for."""
+    for name, parameter in inferred.items():
+        if parameter.is_complex():
             raise ValueError(
                 f"the parameter {name!r} is complex, and priors and methods are for real numbers: keep it as a real "
                 "parameter with its real and imaginary parts along a last axis of 2, and join them by torch.complex "
                 "in forward()"
             )
-    try:
-        return copy.deepcopy(module).to("cpu")
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"the network cannot be copied ({error}): give Model a function that makes it") from None
+    kinds = {parameter.dtype: name for name, parameter in inferred.items()}
+    if len(kinds) > 1:
+        listed = ", ".join(f"{name!r} is {str(dtype).removeprefix('torch.')}" for dtype, name in kinds.items())
+        raise ValueError(
+            f"the network's parameters are of several precisions ({listed}): bring them to one, as in net.float(); "
+            "frozen ones may differ"
+        )
+
+
+def _computed_weights(module: nn.Module) -> dict[int, Tensor]:
+    """Copies of the weights that hooks of torch's weight norm and pruning compute anew in every pass, by identity."""
+    return {
+        id(value): value.detach().clone()
+        for part in module.modules()
+        for name, value in vars(part).items()
+        if isinstance(value, Tensor) and any(f"{name}{kind}" in part._parameters for kind in _COMPUTED_FROM)
+    }
 
 
 def reinitialized(module: nn.Module) -> nn.Module:
