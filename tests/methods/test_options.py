@@ -24,6 +24,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "ConstantInit": {"value": 0.5},
     "UniformInit": {"low": -2.0, "high": 2.0},
     "NormalInit": {"scale": 0.5},
+    "Standardized": {"base": likelihoods.Gaussian(), "loc": (0.0,), "scale": (1.0,)},
 }
 """What cannot be made without."""
 METHODS: dict[str, type] = {
@@ -51,6 +52,8 @@ TAKEN = {
     ("UniformInit", "high"): {"negative"},
     ("LogUniform", "names"): {"None"},
     ("LogUniform", "others"): {"None"},
+    ("Standardized", "loc"): {"list", "negative"},
+    ("Standardized", "scale"): {"list"},
 }
 """Those that do."""
 
@@ -97,7 +100,9 @@ def test_all_parts_are_looked_at() -> None:
         "ScaleMixture",
         "LogUniform",
     }
-    assert PARTS.keys() == rules | values | {"Gaussian", "LearnedGaussian", "HeteroscedasticGaussian"}
+    assert PARTS.keys() == rules | values | {
+        *("Gaussian", "LearnedGaussian", "SharedGaussian", "HeteroscedasticGaussian", "Standardized")
+    }
     assert not METHODS.keys() & PARTS.keys()
 
 

@@ -160,7 +160,7 @@ def _checkable(kind: Any) -> bool:
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
-    several = isinstance(value, Iterable) and not isinstance(value, str) and not is_number(value)
+    several = isinstance(value, Iterable) and not isinstance(value, str | bytes) and not is_number(value)
     return tuple(map(_plain, value if several else [value]))
 
 

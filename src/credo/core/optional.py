@@ -12,7 +12,10 @@ def optional(package: str, extra: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next version once a day
-            return importlib.import_module(package)
+            try:
+                return importlib.import_module(package)
+            except FileNotFoundError:  # ArviZ notes the announcement in a file that another process has just moved
+                return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
