@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import lessons
 import readme
 
 import estimators
@@ -40,6 +41,7 @@ def compared() -> None:
 
 def main() -> None:
     estimators.main()
+    lessons.draw()
     readme.main()
     compared()
     for name, files in PICTURES.items():

@@ -1,0 +1,29 @@
+"""The figures of the course: each is a function that draws one file of `docs/assets/course`.
+
+python docs/lessons [NAME ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lessons import beliefs, distributions
+
+ASSETS = Path(__file__).parents[1] / "assets" / "course"
+
+FIGURES: dict[str, Callable[[Path], None]] = {
+    "distributions": distributions.families,
+    "three-ways": distributions.three_ways,
+    "coin": beliefs.coin_by_toss,
+    "line": beliefs.line_by_point,
+}
+"""What draws a figure, by the name of its file."""
+
+
+def draw(*names: str) -> None:
+    """Draw these figures, or all."""
+    ASSETS.mkdir(parents=True, exist_ok=True)
+    for name in names or FIGURES:
+        FIGURES[name](ASSETS / f"{name}.png")
+        print(f"course: assets/course/{name}.png")
