@@ -48,9 +48,8 @@ def seconds(run: Callable[[Tensor], None], x: Tensor) -> float:
 def main() -> None:
     x = torch.rand(1000, 784, generator=Stream(0).generator())
     best = [min(pair) for pair in zip(*((seconds(by_hand, x), seconds(ours, x)) for _ in range(REPEATS)), strict=True)]
-    print(
-        f"an epoch by hand {1000 * best[0] / EPOCHS:.0f} ms, ours {1000 * best[1] / EPOCHS:.0f} ms: {best[1] / best[0]:.2f}"
-    )
+    hand, own = (1000 * each / EPOCHS for each in best)
+    print(f"an epoch by hand {hand:.0f} ms, ours {own:.0f} ms: {own / hand:.2f}")
 
 
 if __name__ == "__main__":
