@@ -153,6 +153,11 @@ class Standardized(NumericLikelihood):
         scale = self._loc_scale(covariance)[1]
         return (covariance.double() * scale * scale.unsqueeze(-1)).to(self._dtype(covariance))
 
+    def held_by(self, dtype: torch.dtype) -> bool:
+        """Whether numbers of this precision show the differences between targets."""
+        eps = torch.finfo(dtype).eps
+        return all(abs(loc) * eps <= DIGITS * scale for loc, scale in zip(self.loc, self.scale, strict=True))
+
     def _loc_scale(self, like: Tensor) -> tuple[Tensor, Tensor]:
         return constant(self.loc, like.device), constant(self.scale, like.device)
 
@@ -167,8 +172,5 @@ class Standardized(NumericLikelihood):
     def _dtype(self, like: Tensor) -> torch.dtype:
         """The precision of predictions: that of the network, or float64 where it does not hold the units of y."""
         info = torch.finfo(like.dtype)
-        held = (
-            abs(loc) * info.eps <= DIGITS * scale and ROOM * info.tiny <= scale**2 <= info.max / ROOM
-            for loc, scale in zip(self.loc, self.scale, strict=True)
-        )
-        return like.dtype if all(held) else torch.float64
+        room = all(ROOM * info.tiny <= scale**2 <= info.max / ROOM for scale in self.scale)
+        return like.dtype if room and self.held_by(like.dtype) else torch.float64
