@@ -24,6 +24,7 @@ from credo.loop.preparation import Data, Start, checkpoints_for, chosen_plan, co
 from credo.loop.progress import Listener, listener
 from credo.loop.roles import Place, roles_of
 from credo.loop.run import Loop, Services
+from credo.loop.units import saved_standards
 from credo.loop.validation import Validation
 from credo.methods.base import Method, Sampler
 from credo.model import Model
@@ -95,7 +96,8 @@ def fit(
     streams = Stream(seed)
     with torch.inference_mode(False), torch.enable_grad():
         roles, given = roles_of(inputs, targets, weights)
-        run = prepare(model, Data(data, roles, given), method, streams, _device(device), start, temperature)
+        standards = saved_standards(checkpoint) if resume else None
+        run = prepare(model, Data(data, roles, given, standards), method, streams, _device(device), start, temperature)
         state = method.init(run.target, run.variables, streams.child("state"))
         settings = {"method": recorded, "seed": seed, "temperature": temperature}
         checkpoints = checkpoints_for(checkpoint, resume, run, settings)

@@ -60,7 +60,7 @@ class Model:
 
     @property
     def data_dtype(self) -> torch.dtype:
-        """The precision of real inputs and targets: the network's, or float64 where that alone shows how they differ."""
+        """The precision of inputs and targets: the network's, or float64 where that alone shows how they differ."""
         dtype = self.network.dtype
         held = not isinstance(self.given_likelihood, Standardized) or self.given_likelihood.held_by(dtype)
         return self.network.input_dtype if held else torch.float64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import torch
 from torch import Tensor
 
@@ -22,26 +24,22 @@ LOST = 0.01
 
 def data_warnings(found: Found, source: Source) -> tuple[str, ...]:
     """What is wrong with the data, in sentences."""
-    said = list[str]()
     whole = next(source.all_examples()) if isinstance(source, TensorSource) else None
-    for path, item in found.items():
-        if path == TARGETS:
-            said += _constant(item)
-        said += _far(path, item, whole)
-        said += _rounded(path, item)
-    return tuple(said)
+    said = ((*_far(path, item, whole), *_rounded(path, item)) for path, item in found.items())
+    return tuple(chain.from_iterable(said))
 
 
-def _constant(item: Measured) -> list[str]:
-    """About targets that do not vary."""
-    found = item.moments
-    several = len(found.constant) > 1
-    return [
-        f"y{f'[:, {i}]' if several else ''} is {float(found.mean[i]):.6g} in all examples: there is nothing to learn "
-        "from it but that"
-        for i in found.constant.nonzero()[:, 0].tolist()
-        if found.count > 1
-    ]
+def constant_notes(found: Found) -> tuple[str, ...]:
+    """Sentences about targets that do not vary."""
+    if TARGETS not in found:
+        return ()
+    moments = found[TARGETS].moments
+    several = len(moments.constant) > 1
+    return tuple(
+        f"y{f'[:, {i}]' if several else ''} is {float(moments.mean[i]):.6g} in all examples: there is nothing to learn "
+        "but that"
+        for i in moments.constant.nonzero()[:, 0].tolist()
+    )
 
 
 def _far(path: str, item: Measured, whole: Examples | None) -> list[str]:

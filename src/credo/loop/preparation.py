@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader
 
 from credo.core.checks import check_positive
+from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
 from credo.core.trees import Params, Variables, map_tensors
@@ -87,6 +89,8 @@ def prepare(
     units = Units(model, source, bare=bare, fresh=method.start_from is StartFrom.FRESH)
     units = units.standardized(variables, outputs, start, load, data.standards)
     model, source = units.model, units.source
+    for each in units.warnings:
+        warnings.warn(each, CredoWarning, stacklevel=3)
     x, _ = source.example
     source.check(partial(model.likelihood.check_targets, outputs=outputs))
     variables = model.complete(variables, outputs)

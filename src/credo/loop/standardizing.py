@@ -122,8 +122,9 @@ class Measured:
             return self
         center = found.mean.mean()
         spread = (found.spread.square() + (found.mean - center).square()).mean().sqrt()
-        each = (t.reshape(1) for t in (center, spread, lowest, highest))
-        return replace(self, moments=ColumnMoments(found.count * len(shared), *each, found.resolution))
+        mean, spread, lowest, highest = (t.reshape(1) for t in (center, spread, lowest, highest))
+        pooled = ColumnMoments(found.count * len(shared), mean, spread, lowest, highest, found.resolution)
+        return replace(self, moments=pooled)
 
 
 Found = dict[str, Measured]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from credo.core.record import CredoWarning
+from credo.core.config import decode
+from credo.core.storage import find, read_json
 from credo.core.trees import Variables
+from credo.likelihoods import Standardized
 from credo.loop.batches import Source
+from credo.loop.checkpoints import RUN, Checkpoint
+from credo.loop.expected_scale import scale_warnings
 from credo.loop.loaders import LoaderSource
-from credo.loop.outliers import data_warnings
+from credo.loop.outliers import constant_notes, data_warnings
 from credo.loop.standardizing import (
     Found,
     Standards,
@@ -26,6 +30,28 @@ from credo.loop.standardizing import (
 )
 from credo.model import Model
 from credo.posteriors import Posterior
+from credo.posteriors.loading import scaling_from
+from credo.posteriors.writing import known_kinds
+
+
+def saved_standards(checkpoint: str | Path | Checkpoint | None) -> Standards | None:
+    """What the run in a checkpoint's folder is standardized by; None where there is none.
+
+    A DataLoader with an order or noise of its own would give other means when it is read again.
+    """
+    if checkpoint is None:
+        return None
+    folder = Path(checkpoint.folder if isinstance(checkpoint, Checkpoint) else checkpoint)
+    if find(folder, RUN) is None:
+        return None
+    try:
+        model = read_json(folder, RUN)["identity"]["model"]
+        likelihood = decode(model["likelihood"], known_kinds())
+        targets = (likelihood.loc, likelihood.scale) if type(likelihood) is Standardized else None
+        return Standards(scaling_from(model), targets)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None  # of another kind: the comparison of the two runs says so
+
 
 Load = Callable[[torch.dtype], Source]
 """Reads the data with real numbers of this precision."""
@@ -44,6 +70,7 @@ class Units:
     bare: bool  # whether nothing was given but the network
     fresh: bool  # whether the method draws first weights of its own
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # those of the notes that a person must hear of
 
     def standardized(
         self, variables: Variables, outputs: int, start: Any, load: Load, saved: Standards | None
@@ -59,9 +86,11 @@ class Units:
         """
         if isinstance(start, Posterior):
             return self._continued(standards_of(start.model))
-        if not self.bare or start is not None or not self.fresh or self.model.network.frozen:
+        if start is not None or not self.fresh or self.model.network.frozen:
             return self
         x, y = self.source.example
+        if not self.bare:
+            return self._saying(scale_warnings(self.model, variables, x, y))
         found = wanted(self.model, variables, x, y)
         units = replace(self, notes=(*self.notes, *found.notes))
         if not found:
@@ -78,13 +107,11 @@ class Units:
         if self._needs_digits(found):
             source = load(torch.float64)
             found = measured(wanted, source, self.model, outputs)
-        said = data_warnings(found, source)
-        for each in said:
-            warnings.warn(each, CredoWarning, stacklevel=5)
         once = "the DataLoader was read once before the first step, for means and standard deviations"
         passes = (once,) if isinstance(source, LoaderSource) else ()
-        notes = (*self.notes, standards_note(found), *passes, *said)
-        return replace(self, notes=notes)._by(standards_from(found), load, source)
+        notes = (*self.notes, standards_note(found), *passes, *constant_notes(found))
+        units = replace(self, notes=notes)._by(standards_from(found), load, source)
+        return units._saying(data_warnings(found, source))
 
     def _needs_digits(self, found: Found) -> bool:
         """Whether the network's precision may have rounded away how examples differ."""
@@ -105,9 +132,13 @@ class Units:
         if self.bare:
             note = "standardized inside the model by the same numbers as the posterior that it begins with"
             return replace(self, model=standards.put_into(self.model), notes=(*self.notes, note))
-        note = (
-            "start has weights of a model that standardizes inputs or targets inside, and this model does not do so "
-            "in the same way: the first weights mean something else here; give start.model as the model"
+        return self._saying(
+            (
+                "start has weights of a model that standardizes inputs or targets inside, and this model does not do "
+                "so in the same way: the first weights mean something else here; give start.model as the model",
+            )
         )
-        warnings.warn(note, CredoWarning, stacklevel=5)
-        return replace(self, notes=(*self.notes, note))
+
+    def _saying(self, sentences: tuple[str, ...]) -> Units:
+        """The same with warnings."""
+        return replace(self, notes=(*self.notes, *sentences), warnings=(*self.warnings, *sentences))

@@ -44,10 +44,12 @@ class LeafScaling:
         for each in self.scale:
             check_positive("scale", each)
         if len(self.loc) != len(self.scale) or not self.loc:
-            raise ValueError(f"loc has {len(self.loc)} number(s) and scale {len(self.scale)}: give one for each feature")
+            raise ValueError(
+                f"loc has {len(self.loc)} number(s) and scale {len(self.scale)}: give one for each feature"
+            )
 
     def __call__(self, x: Tensor) -> Tensor:
-        """z, in float64 for float64 and in float32 for shorter numbers; inputs may have axes of members and examples."""
+        """z, in float64 for float64 and in float32 for shorter numbers, of inputs (B, ...) or (M, B, ...)."""
         if len(self.loc) > 1 and (x.ndim < 2 + self.positions or x.shape[-1 - self.positions] != len(self.loc)):
             name = f"x[{self.path!r}]" if self.path else "x"
             raise ValueError(

@@ -22,11 +22,31 @@ from credo.nets.plan import Plan
 
 _SAME = {
     *("clone", "contiguous", "to", "float", "double", "half", "bfloat16", "type", "type_as", "detach", "requires_grad"),
-    *("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "squeeze", "unsqueeze", "expand", "expand_as"),
+    *(
+        "view",
+        "view_as",
+        "reshape",
+        "reshape_as",
+        "flatten",
+        "unflatten",
+        "squeeze",
+        "unsqueeze",
+        "expand",
+        "expand_as",
+    ),
     *("permute", "transpose", "swapaxes", "movedim", "moveaxis", "t", "get", "adjoint", "ravel", "select", "narrow"),
-    *("getitem", "index_select", "gather", "take_along_dim", "chunk", "split", "tensor_split", "unbind", "unfold"),
+    *("getitem", "index_select", "gather", "chunk", "split", "tensor_split", "unbind", "unfold"),
     *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "flip", "roll", "repeat", "tile", "pad", "rot90"),
-    *("mean", "sum", "repeat_interleave", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "interpolate", "upsample"),
+    *(
+        "mean",
+        "sum",
+        "repeat_interleave",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "channel_shuffle",
+        "interpolate",
+        "upsample",
+    ),
 }
 """Functions that hand numbers on."""
 _AFFINE = {
