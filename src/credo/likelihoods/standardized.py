@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.core.arrays import constant
+from credo.core.arrays import constant, shown_by
 from credo.core.checks import check_kind, check_positive, finite_numbers
 from credo.core.trees import Params
 from credo.likelihoods.base import Likelihood, NumericLikelihood
@@ -20,8 +20,6 @@ from credo.likelihoods.gaussian import (
     SharedGaussian,
 )
 
-DIGITS = 1e-4
-"""Part of a standard deviation that the rounding of a prediction may be."""
 ROOM = 1e8
 """How many times larger or smaller than that of the training targets a variance may be before it has no number."""
 
@@ -154,9 +152,8 @@ class Standardized(NumericLikelihood):
         return (covariance.double() * scale * scale.unsqueeze(-1)).to(self._dtype(covariance))
 
     def held_by(self, dtype: torch.dtype) -> bool:
-        """Whether numbers of this precision show the differences between targets."""
-        eps = torch.finfo(dtype).eps
-        return all(abs(loc) * eps <= DIGITS * scale for loc, scale in zip(self.loc, self.scale, strict=True))
+        """Whether numbers of this precision hold the targets and show the differences between them."""
+        return all(shown_by(dtype, loc, scale) for loc, scale in zip(self.loc, self.scale, strict=True))
 
     def _loc_scale(self, like: Tensor) -> tuple[Tensor, Tensor]:
         return constant(self.loc, like.device), constant(self.scale, like.device)

@@ -12,6 +12,7 @@ from credo.core.inputs import Inputs, few, leaves_of, rows_at_once
 from credo.core.rng import Stream
 from credo.core.trees import Variables
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
+from credo.loop.standardizing import named
 from credo.model import Model, likelihood_params
 from credo.nets.plan import Plan
 from credo.nets.uses import uses
@@ -39,10 +40,9 @@ def _inputs(model: Model, variables: Variables, x: Inputs) -> tuple[str, ...]:
     if model.network.scaling is not None:
         return ()
     size, name = max(((_size(t), path) for path, t in leaves_of(x).items() if t.is_floating_point()), default=(0.0, ""))
-    if size <= FAR or uses(model.network, variables, x).inputs is not None:
+    if size <= FAR or name in uses(model.network, variables, x).inputs:
         return ()
-    named = f"x[{name!r}]" if name else "x"
-    return (f"{named} is of size {size:.3g}, and the prior and first weights are for order one: {REMEDY}",)
+    return (f"{named(name)} is of size {size:.3g}, and the prior and first weights are for order one: {REMEDY}",)
 
 
 def _size(t: Tensor) -> float:

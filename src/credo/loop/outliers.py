@@ -10,7 +10,7 @@ from torch import Tensor
 from credo.core.inputs import leaves_of
 from credo.loop.batches import Source, TensorSource
 from credo.loop.roles import Examples
-from credo.loop.standardizing import TARGETS, Found, Measured
+from credo.loop.standardizing import TARGETS, Found, Measured, named
 
 DOMINANT = 0.5
 """Part of the variance that is due to a single value, from which on it is looked at."""
@@ -97,4 +97,4 @@ def _rounded(path: str, item: Measured) -> list[str]:
 
 def _name(path: str, item: Measured, i: int) -> str:
     several = f"[:, {i}]" if len(item.moments.mean) > 1 else ""
-    return f"y{several}" if path == TARGETS else f"x{f'[{path!r}]' if path else ''}{several}"
+    return f"y{several}" if path == TARGETS else f"{named(path)}{several}"

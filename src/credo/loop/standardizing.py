@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credo.core.arrays import shown_by
 from credo.core.inputs import Inputs, is_graph, leaves_of
 from credo.core.moments import ENTRIES, ColumnMoments
 from credo.core.trees import Variables
@@ -16,7 +17,7 @@ from credo.likelihoods import LearnedGaussian, Likelihood, Standardized
 from credo.loop.batches import Source
 from credo.loop.roles import Examples
 from credo.model import Model
-from credo.nets.scaling import DIGITS, InputScaling, LeafScaling
+from credo.nets.scaling import InputScaling, LeafScaling
 from credo.nets.uses import uses
 
 IMAGE_AXES = 4
@@ -49,11 +50,8 @@ class Standards:
         return model.with_network(network).with_likelihood(likelihood)
 
     def held_by(self, dtype: torch.dtype) -> bool:
-        """Whether numbers of this precision show the differences between examples."""
-        eps = torch.finfo(dtype).eps
-        targets = self.targets is None or all(
-            abs(loc) * eps <= DIGITS * scale for loc, scale in zip(*self.targets, strict=True)
-        )
+        """Whether numbers of this precision hold the data and show the differences between examples."""
+        targets = self.targets is None or all(shown_by(dtype, *each) for each in zip(*self.targets, strict=True))
         return targets and (self.inputs is None or self.inputs.held_by(dtype))
 
 
@@ -68,32 +66,41 @@ def standards_of(model: Model) -> Standards:
 class Wanted:
     """What of a model may be standardized, and sentences about what may not."""
 
-    inputs: bool
+    inputs: tuple[str, ...]  # paths of tensors
     targets: bool
     notes: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return self.inputs or self.targets
+        return bool(self.inputs) or self.targets
 
 
 def wanted(model: Model, variables: Variables, x: Inputs, y: Any) -> Wanted:
     """Look at what the network does with inputs like x, and where its outputs come from."""
-    real = any(t.is_floating_point() for t in leaves_of(x).values())
+    real = {path: t for path, t in leaves_of(x).items() if t.is_floating_point()}
+    if is_graph(x):  # which edges there are is no feature
+        real = {path: t for path, t in real.items() if t.ndim != 2 or t.shape[0] != t.shape[1]}
     numbers = type(model.likelihood) is LearnedGaussian and isinstance(y, Tensor) and y.ndim in (1, 2)
     if not real and not numbers:
-        return Wanted(inputs=False, targets=False)
+        return Wanted((), targets=False)
     found, notes = uses(model.network, variables, x), list[str]()
-    if real and found.inputs:
-        notes.append(
-            f"x is not standardized: the network computes with the numbers themselves ({found.inputs}) before a layer "
-            "has them"
-        )
+    for path, function in found.inputs.items():
+        if path in real and not _is_mask(real[path]):
+            notes.append(
+                f"{named(path)} is not standardized: the network computes with the numbers themselves ({function}) "
+                "before a layer has them"
+            )
     if numbers and found.outputs:
         notes.append(
             f"y is not standardized: the network's outputs come out of {found.outputs}, which may have a range or "
             "units of its own; scale y to order one if it is far from it"
         )
-    return Wanted(real and not found.inputs, numbers and not found.outputs, tuple(notes))
+    free = tuple(path for path in real if path not in found.inputs)
+    return Wanted(free, numbers and not found.outputs, tuple(notes))
+
+
+def named(path: str) -> str:
+    """A tensor of the inputs, for a person."""
+    return f"x[{path!r}]" if path else "x"
 
 
 @dataclass(frozen=True)
@@ -147,15 +154,8 @@ def standards_from(found: Found) -> Standards:
 def _found(wanted: Wanted, data: Examples, likelihood: Likelihood, outputs: int) -> Found:
     """Of one part of the examples."""
     x, y, weights = data
-    found: Found = {}
-    if wanted.inputs:
-        graph = is_graph(x)
-        real = {path: t for path, t in leaves_of(x).items() if t.is_floating_point()}
-        found = {
-            path: _measured(t, None if graph else weights)
-            for path, t in real.items()
-            if not (graph and t.ndim == 2 and t.shape[0] == t.shape[1])  # which edges there are, no features
-        }
+    leaves, by_row = leaves_of(x), None if is_graph(x) else weights
+    found = {path: _measured(leaves[path], by_row) for path in wanted.inputs}
     if wanted.targets:
         found[TARGETS] = _measured(likelihood.check_targets(y, outputs), weights)
     return found
@@ -190,8 +190,7 @@ def _is_mask(t: Tensor) -> bool:
 
 def standards_note(found: Found) -> str:
     """What was standardized, and how, in a sentence."""
-    named = {path: f"x[{path!r}]" if path else "x" for path in found}
-    parts = [f"{named[path]} {_how(item)}" for path, item in found.items() if path != TARGETS]
+    parts = [f"{named(path)} {_how(item)}" for path, item in found.items() if path != TARGETS]
     both = [*parts, *(["y"] if TARGETS in found else [])]
     return (
         f"standardized inside the model, by means and standard deviations of the training examples: {', '.join(both)}; "

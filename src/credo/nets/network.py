@@ -10,9 +10,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from credo.core.inputs import Inputs, few, shape_key
+from credo.core.inputs import Inputs, few, leaves_of, shape_key
 from credo.core.rng import Stream
-from credo.core.trees import Layout, ParameterInfo, Params, Variables, members_of
+from credo.core.trees import Layout, ParameterInfo, Params, Variables, map_tensors, members_of
 from credo.nets.calling import parameters_of, passing_note
 from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, weight_sites
@@ -73,7 +73,7 @@ class Network:
         twin._traces, twin._vectorizes = Recent[Trace](), Recent[bool]()
         return twin
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype:
         return self.module.get_parameter(next(iter(self.layout))).dtype
 
@@ -83,8 +83,15 @@ class Network:
         return self.dtype if self.scaling is None or self.scaling.held_by(self.dtype) else torch.float64
 
     def scaled(self, x: Inputs) -> Inputs:
-        """Inputs as the module sees them."""
-        return x if self.scaling is None else self.scaling(x, self.dtype)
+        """Inputs as the module sees them, real numbers in its precision."""
+        if self.scaling is not None:
+            return self.scaling(x, self.dtype)
+        if isinstance(x, Tensor):
+            return x.to(self.dtype) if x.is_floating_point() else x
+        real = (t.dtype for t in leaves_of(x).values() if t.is_floating_point())
+        if all(dtype is self.dtype for dtype in real):
+            return x
+        return map_tensors(lambda _, t: t.to(self.dtype) if t.is_floating_point() else t, x)
 
     def given(self) -> Variables:
         """The module's own weights, as one member."""

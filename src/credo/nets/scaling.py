@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from credo.core.arrays import shown_by
 from credo.core.checks import check_at_least, check_kind, check_positive, finite_numbers
 from credo.core.inputs import Inputs, leaves_of
 from credo.core.trees import map_tensors
 
-DIGITS = 1e-4
-"""Part of a standard deviation that the rounding of an input may be."""
 SMALL, LARGE = 1e-30, 1e30
 """Between which numbers lie that float32 divides without a loss."""
+FARTHEST = 1e38
+"""As far from zero as a standardized number goes: beyond, sums would no longer be numbers."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ class LeafScaling:
                 "as in training"
             )
         loc, scale = self._loc_scale(x.device, self._working(x.dtype))
-        return (x.to(loc.dtype) - loc) / scale
+        z = (x.to(loc.dtype) - loc) / scale
+        return z.clamp(-FARTHEST, FARTHEST) if z.dtype is torch.float64 else z
 
     def held_by(self, dtype: torch.dtype) -> bool:
-        """Whether numbers of this precision show the differences between inputs."""
-        eps = torch.finfo(dtype).eps
-        return all(abs(loc) * eps <= DIGITS * scale for loc, scale in zip(self.loc, self.scale, strict=True))
+        """Whether numbers of this precision hold the inputs and show the differences between them."""
+        return all(shown_by(dtype, loc, scale) for loc, scale in zip(self.loc, self.scale, strict=True))
 
     def _working(self, dtype: torch.dtype) -> torch.dtype:
         safe = all(SMALL <= scale <= LARGE for scale in self.scale) and all(abs(loc) <= LARGE for loc in self.loc)

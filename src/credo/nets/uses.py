@@ -86,11 +86,11 @@ class Uses:
     """What one forward pass shows.
 
     Attributes:
-        inputs: the function that needs inputs in their own units; None where any units will do.
+        inputs: the functions that need tensors of the inputs in their own units, by the paths of these tensors.
         outputs: the function that keeps outputs from taking any size and sign, or may; None where there is none.
     """
 
-    inputs: str | None
+    inputs: dict[str, str]
     outputs: str | None
 
 
@@ -111,8 +111,8 @@ class _UnitWatcher(TorchFunctionMode):
     def __init__(self, x: Inputs, params: list[Tensor]) -> None:
         super().__init__()
         self.x = x
-        self.units: str | None = None
-        self._inputs = {_storage(t) for t in leaves_of(x).values() if t.is_floating_point()}
+        self.units: dict[str, str] = {}
+        self._inputs = {_storage(t): {path} for path, t in leaves_of(x).items() if t.is_floating_point()}
         self._computed = set(self._inputs) | {_storage(t) for t in params}
         self._makers: dict[int, tuple[Tensor, str, list[Tensor]]] = {}  # holding a tensor keeps its id from another
 
@@ -120,26 +120,26 @@ class _UnitWatcher(TorchFunctionMode):
         kwargs = kwargs or {}
         name = str(getattr(func, "__name__", "unknown")).strip("_")
         read = list(_tensors((args, kwargs)))
-        ours = any(_storage(t) in self._inputs for t in read)
+        ours = {path for t in read for path in self._inputs.get(_storage(t), ())}
         result = func(*args, **kwargs)
         made = list(_tensors(result))
-        if ours and self.units is None:
-            self._take(name, made)
+        if ours:
+            self._take(name, ours, made)
         for t in made:
             self._makers[id(t)] = (t, name, read)
         return result
 
-    def _take(self, name: str, made: list[Tensor]) -> None:
+    def _take(self, name: str, paths: set[str], made: list[Tensor]) -> None:
         """One use of inputs."""
         real = [t for t in made if t.is_floating_point()]
-        if not made:
-            self.units = name if name in _READS else None
-        elif name in _HARMLESS or (name in _LAYERS and real):
+        if name in _HARMLESS or (name in _LAYERS and real) or (not made and name not in _READS):
             return
-        elif name in _SAME and len(real) == len(made):
-            self._inputs |= {_storage(t) for t in real}
-        else:
-            self.units = name
+        if name in _SAME and made and len(real) == len(made):
+            for t in real:
+                self._inputs[_storage(t)] = self._inputs.get(_storage(t), set()) | paths
+            return
+        for path in paths:
+            self.units.setdefault(path, name)
 
     def closed(self, outputs: Tensor) -> str | None:
         """The function by which outputs came about, if that may bound them."""
