@@ -56,7 +56,8 @@ def fit(
     """Learn a posterior from data.
 
     Args:
-        model: the statistical model; a bare module chooses its likelihood by the targets.
+        model: the statistical model; a bare module chooses its likelihood by the targets, and has inputs and targets
+            standardized inside.
         data: a pair (x, y) of tensors or arrays, a TensorDataset, a DataLoader, or `credo.PerMember`. x may be several
             inputs in a dict or tuple, or a `credo.Graph`; a dict or tuple of more than two parts is read as `inputs`,
             `targets` and `weights` say.

@@ -27,6 +27,9 @@ LIKELIHOOD_PREFIX = "likelihood."
 class Model:
     """Network, likelihood and prior: the description of the problem, with nothing fitted.
 
+    With neither likelihood nor prior, `fit` standardizes inputs and targets inside, and predictions are in the units of
+    the data; with either, the data are left as they are.
+
     Args:
         net: a module from a tensor to a tensor, or a function without arguments that makes one. It is copied.
         likelihood: None chooses by the targets: class numbers give `Categorical`, other numbers `LearnedGaussian`.

@@ -64,7 +64,7 @@ _LAYERS = {
     *(f"{kind}_pool{axes}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg", "lp") for axes in (1, 2, 3)),
     *(f"{kind}dropout{axes}" for kind in ("", "alpha_", "feature_") for axes in ("", "1d", "2d", "3d")),
     *("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "feature_alpha_dropout"),
-    *("index_add", "scatter_add", "scatter_reduce", "segment_reduce"),
+    *("index_add", "scatter_add", "scatter_reduce", "segment_reduce", "sparse_mm", "smm", "spmm"),
 }
 """Functions that may have inputs in any units: they have weights, or treat all units alike."""
 _OPEN = {
@@ -156,7 +156,7 @@ class _UnitWatcher(TorchFunctionMode):
 
     def _maker(self, t: Tensor) -> tuple[str, list[Tensor]]:
         """The function that made a tensor, and of what."""
-        _, name, read = self._makers.get(id(t), (t, "unknown", []))
+        _, name, read = self._makers.get(id(t), (t, "code that cannot be followed", []))
         return name, read
 
     def _is_constant(self, t: Tensor) -> bool:
@@ -180,7 +180,11 @@ class _UnitWatcher(TorchFunctionMode):
 
 
 def _storage(t: Tensor) -> int:
-    return t.untyped_storage().data_ptr()
+    """What tensors that share memory have in common; a tensor without memory of the usual kind is alone."""
+    try:
+        return t.untyped_storage().data_ptr() or id(t)
+    except (RuntimeError, NotImplementedError):  # sparse, or a batch of torch.func
+        return id(t)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
