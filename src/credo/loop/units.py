@@ -96,19 +96,20 @@ class Units:
         if not found:
             return units
         if saved is not None and isinstance(self.source, LoaderSource):
-            return units._by(saved, load)
+            note = "standardized inside the model, by the means and standard deviations of the run that is resumed"
+            return replace(units, notes=(*units.notes, note))._by(saved, load)
         return units._measured(found, outputs, load)
 
     def _measured(self, wanted: Wanted, outputs: int, load: Load) -> Units:
         """By means and standard deviations of all examples."""
-        found, source = measured(wanted, self.source, self.model, outputs), self.source
+        found, source, often = measured(wanted, self.source, self.model, outputs), self.source, "once"
         if not found:
             return self
         if self._needs_digits(found):
-            source = load(torch.float64)
+            source, often = load(torch.float64), "twice"
             found = measured(wanted, source, self.model, outputs)
-        once = "the DataLoader was read once before the first step, for means and standard deviations"
-        passes = (once,) if isinstance(source, LoaderSource) else ()
+        read = f"the DataLoader was read {often} before the first step, for means and standard deviations"
+        passes = (read,) if isinstance(source, LoaderSource) else ()
         notes = (*self.notes, standards_note(found), *passes, *constant_notes(found))
         units = replace(self, notes=notes)._by(standards_from(found), load, source)
         return units._saying(data_warnings(found, source))
