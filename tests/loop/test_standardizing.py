@@ -22,6 +22,7 @@ from credo.model import Batch, Target
 from credo.nets.plan import Plan
 from credo.nets.scaling import InputScaling, LeafScaling
 from credo.posteriors import Posterior
+from credo.uncertainty import features
 
 N = 24
 RNG = credo.Stream(0, ("scale",))
@@ -400,3 +401,10 @@ def test_scaling_says_what_is_wrong_with_its_numbers() -> None:
         LeafScaling("", (0.0,), (0.0,))
     with pytest.raises(ValueError, match="in the form that it had in training"):
         InputScaling((LeafScaling("", (0.0,), (1.0,)),))(torch.zeros(3, 1, dtype=torch.int64), torch.float32)
+
+
+def test_features_are_those_of_standardized_inputs() -> None:
+    posterior = fitted(net(), (X, Y))
+    hand = replace(posterior, model=posterior.model.with_network(posterior.model.network.with_scaling(None)))
+    assert torch.allclose(features(posterior, X), features(hand, ZX), rtol=1e-9)
+    assert not torch.allclose(features(posterior, X), features(hand, X), rtol=1e-3)
