@@ -18,7 +18,7 @@ from credo.posteriors import Posterior
 from credo.predictive import Predictive
 from credo.tabular.recipes import Settings, recipe_of, table_model
 from credo.tabular.training import learn
-from credo.tabular.units import Standardizer, in_double
+from credo.tabular.units import in_double, standardizing
 
 Floats = NDArray[np.float64]
 
@@ -44,9 +44,8 @@ class BayesianEstimator(BaseEstimator, ABC):
         settings = Settings(params["epochs"], params["learning_rate"], params["batch_size"], params["members"])
         recipe = recipe_of(params["method"], settings)
         seed = int(check_random_state(params["random_state"]).randint(2**31 - 1))
-        self._standardizer = Standardizer.fit(X)
         model = table_model(X.shape[1], outputs, likelihood, recipe, params["hidden"], params["activation"])
-        result = learn(model, self._standardizer(X), y, recipe, seed=seed)
+        result = learn(standardizing(model, X), torch.tensor(X), y, recipe, seed=seed)
         self.posterior_, self._precise = result.posterior, in_double(result.posterior)
         self.epochs_ = result.epochs
         self.held_out_log_likelihood_ = result.validation
@@ -54,7 +53,7 @@ class BayesianEstimator(BaseEstimator, ABC):
     def _predict(self, X: Any) -> Predictive:  # noqa: N803
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=np.float64)
-        return self._precise.predict(self._standardizer(rows, torch.float64))
+        return self._precise.predict(rows)
 
     def log_likelihood(self, X: Any, y: Any) -> float:  # noqa: N803
         """Mean log predictive density (or probability) of the targets y at the rows X, in nats."""

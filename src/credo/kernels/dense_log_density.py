@@ -45,7 +45,9 @@ def dense_log_density(
         return None
     if (layers := _layers(network, x)) is None:
         return None
-    columns, layout = x.flatten(1).T.contiguous(), network.layout
+    scaled = network.scaled(x)
+    assert isinstance(scaled, Tensor)
+    columns, layout = scaled.flatten(1).T.contiguous(), network.layout
     volume: float | None = None
     if _is_exactly(likelihood, Standardized):
         y, volume, likelihood = likelihood.standardize(y, columns), len(y) * likelihood.log_volume, likelihood.base

@@ -29,7 +29,7 @@ class Validation:
     def __init__(self, data: Any, roles: Roles, target: Target, variables: Variables) -> None:
         model = target.model
         self.parts: list[Batch] = []
-        for found in _read(data, roles, model.network.dtype):
+        for found in _read(data, roles, model.data_dtype):
             x, y, weight = found.to(variables.device)
             rows = ENTRIES // (model.network.trace(variables, x).activations * variables.members)
             targets = model.likelihood.check_targets(y, model.outputs(variables, x))

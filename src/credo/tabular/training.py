@@ -97,8 +97,8 @@ def learn(
 
     Args:
         model: with its likelihood.
-        x: standardized inputs, (N, F).
-        y: standardized targets (N, D), or class numbers (N,).
+        x: inputs, (N, F), that the model standardizes or that are so already.
+        y: targets (N, D), likewise, or class numbers (N,).
         recipe: how; or a method that is run once on all rows, as it is.
         seed: the same seed gives the same bits.
         device: where to compute.
@@ -114,7 +114,9 @@ def learn(
         return FitResult(stages.run("all", (x, y), recipe, seed), None, None)
     limit = recipe.settings.limit(len(x))
     if recipe.early_stopping and len(x) >= FEW_ROWS:
-        search = _EarlyStopping(stages, recipe, hold_out(x, y, recipe.networks, seed), limit, seed, listener)
+        search = _EarlyStopping(
+            stages, recipe, hold_out(x, y, recipe.networks, seed, model.likelihood), limit, seed, listener
+        )
         chosen = search.cooled(search.best())
         if recipe.keeps_networks:
             return chosen

@@ -35,7 +35,7 @@ def features(posterior: Posterior, x: Any, layer: str | None = None) -> Tensor:
         layer: name of the layer, as in `module.named_modules()`; None for the last linear one that is called.
     """
     network, variables = posterior.model.network, posterior.at_mean().variables
-    inputs, module = posterior.inputs(x), copy.deepcopy(network.module).eval()
+    inputs, module = network.scaled(posterior.inputs(x)), copy.deepcopy(network.module).eval()
     parameters, found = parameters_of(module), []
     tensors = {**{name: variables.params[name] for name in network.layout}, **variables.buffers}
     size = rows_at_once(inputs, ROWS)
