@@ -116,6 +116,7 @@ class Batch:
         per_member: whether each member has its own examples.
         weight: how much each example counts, (B,) or (M, B); None for one each.
         factor: batches per epoch, by which the sum over this batch stands for the sum over all data; None for N / B.
+            It counts batches, whatever their examples weigh, and a batch with weights needs it.
     """
 
     x: Inputs
@@ -215,17 +216,22 @@ class Target:
 
         Over the batches of an epoch its average is the sum over all data, also where they differ in size.
         """
-        weighted = log_prob_each if batch.weight is None else log_prob_each * batch.weight
-        return weighted.sum(1) * self.factor(batch)
+        if batch.weight is None:
+            return log_prob_each.sum(1) * self.factor(batch)
+        # what weighs nothing may be as improbable as it likes: zero times minus infinity is no number
+        counted = torch.where(batch.weight > 0, log_prob_each, 0.0)
+        return (counted * batch.weight).sum(1) * self.factor(batch)
 
-    def factor(self, batch: Batch) -> float | Tensor:
-        """What the sum over a batch is multiplied by to stand for all data: batches per epoch, or N / B.
-
-        In the place of B is the total weight of a batch that has weights.
-        """
+    def factor(self, batch: Batch) -> float:
+        """What the sum over a batch is multiplied by to stand for all data: batches per epoch, or N / B."""
         if batch.factor is not None:
             return batch.factor
-        return self.size / (batch.examples if batch.weight is None else batch.weight.sum(-1))
+        if batch.weight is not None:
+            raise ValueError(
+                "a batch with weights does not say which part of the data it is: give Batch(..., factor=1.0) for all "
+                "of them, or the number of batches in an epoch"
+            )
+        return self.size / batch.examples
 
     def temper(self, log_density: Tensor) -> Tensor:
         return log_density if self.temperature == 1.0 else log_density / self.temperature

@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 from credo.core.arrays import tensor
 from credo.core.checks import check_kind
 from credo.core.inputs import Graph, Inputs, Targets, graph_mask, inputs, leaves_of, real_numbers
+from credo.core.weights import check_weights, example_weights
 
 Place = str | int
 """The key of a part of a dict, or its place in a tuple."""
@@ -200,10 +201,23 @@ def examples(
         _check_members(x, y, members)
     rows, targets = (x[0], y[0]) if per_member else (x, y)
     check_rows(rows, targets, prefix)
-    weights = None if given.weights is None else checked_weights(given.weights, y, dtype, prefix, per_member=per_member)
+    # a batch of a loader may weigh nothing; that all of them do is for their reader to find
+    weights = (
+        None
+        if given.weights is None
+        else checked_weights(given.weights, y, dtype, prefix, per_member=per_member, some=not of_loader)
+    )
     if mask is not None:
-        weights = mask.to(dtype) if weights is None else weights * mask
+        weights = _known_weights(weights, mask.to(dtype), prefix)
     return Examples(x, y, weights)
+
+
+def _known_weights(weights: Tensor | None, mask: Tensor, prefix: str) -> Tensor:
+    """Weights of a graph's nodes, zero for those that the mask leaves out."""
+    if weights is None:
+        return mask
+    check_weights(weights * mask, f"{prefix}weights of the nodes that the mask keeps", some=True)
+    return weights * mask
 
 
 def _targets(values: Any, name: str, dtype: torch.dtype, *, per_member: bool) -> Inputs:
@@ -250,24 +264,12 @@ def check_rows(x: Inputs, y: Inputs, prefix: str = "") -> None:
 
 
 def checked_weights(
-    values: Any, y: Inputs, dtype: torch.dtype, prefix: str = "", *, per_member: bool = False
+    values: Any, y: Inputs, dtype: torch.dtype, prefix: str = "", *, per_member: bool = False, some: bool = True
 ) -> Tensor:
-    """Weights of examples, (N,) or (M, N), or a sentence that says what is wrong with them."""
+    """Weights of examples, (N,) or (M, N), in the precision of the model."""
     name = f"{prefix}weights"
-    weights = tensor(values, name)
     rows = tuple((y if isinstance(y, Tensor) else next(iter(y.leaves.values()))).shape[: 2 if per_member else 1])
-    if weights.ndim == len(rows) + 1 and weights.shape[-1] == 1:
-        weights = weights.squeeze(-1)
-    if tuple(weights.shape) != rows:
-        raise ValueError(
-            f"{name} has shape {tuple(weights.shape)}, and there are {' x '.join(map(str, rows))} examples: it needs "
-            "one number for each"
-        )
-    weights = weights.to(dtype)
-    if not bool(weights.isfinite().all()):
-        raise ValueError(f"{name} has NaN or infinite values: an example may weigh 0 or more")
-    if bool((weights < 0).any()):
-        raise ValueError(f"{name} has negative values: an example may weigh 0 or more")
-    if not bool((weights > 0).any()) and not prefix:
-        raise ValueError(f"{name} are all zero: there is nothing to learn from")
-    return weights
+    weights = example_weights(values, rows, name, some=some)
+    precise = weights.to(dtype)
+    check_weights(precise, f"{name}, as {str(dtype).removeprefix('torch.')},", some=some)
+    return precise
