@@ -48,7 +48,7 @@ def check_weights(weights: Tensor, name: str, *, some: bool = True) -> None:
         raise ValueError(f"{name} has negative values: an example may weigh 0 or more")
     if some and not bool((weights > 0).any(-1).all()):
         whose = " of a member" if weights.ndim > 1 else ""
-        raise ValueError(f"{name}{whose} are all zero: there is nothing to learn from")
+        raise ValueError(f"{name}{whose} are all zero: no example would count")
 
 
 def _of_positions(weights: Tensor, rows: tuple[int, ...]) -> str:
