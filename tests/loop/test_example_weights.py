@@ -372,3 +372,15 @@ def test_a_killed_run_with_weights_goes_on_to_the_same_bits(tmp_path: Any) -> No
     resumed = credo.fit(model(), (X, Y), method, weights=WEIGHTS, checkpoint=checkpoint, resume=True)
     assert torch.equal(state(whole), state(resumed))
     assert flatten(resumed.members().params).keys() == flatten(whole.members().params).keys()
+
+
+@quietly
+def test_trust_in_a_posterior_of_weighted_examples_is_judged_by_them() -> None:
+    method = ALL["bayes by backprop"]
+    weighted = credo.fit(model(), (X, Y), method, weights=WEIGHTS)
+    repeated = credo.fit(model(), (X[TWICE], Y[TWICE]), method)
+    trust = credo.diagnostics.trust
+    mine, theirs = trust(weighted, (X, Y), draws=50, weights=WEIGHTS), trust(repeated, (X[TWICE], Y[TWICE]), draws=50)
+    assert mine.elbo[0][0] == pytest.approx(theirs.elbo[0][0], rel=1e-5)  # what twelve steps make of noise of 1e-9
+    with pytest.raises(ValueError, match=r"count as 12 examples, and these count as 9: .* weights"):
+        trust(weighted, (X, Y), draws=50)

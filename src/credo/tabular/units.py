@@ -32,9 +32,9 @@ class Standardizer:
     scale: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, values: NDArray[np.float64]) -> Standardizer:
-        """From the rows (N, F)."""
-        return cls(*mean_and_scale(values))
+    def fit(cls, values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Standardizer:
+        """From the rows (N, F), and what each of them weighs, (N,)."""
+        return cls(*mean_and_scale(values, weights))
 
     def __call__(self, values: NDArray[np.float64], dtype: torch.dtype = torch.float32) -> Tensor:
         """Standardized rows."""
