@@ -384,3 +384,12 @@ def test_trust_in_a_posterior_of_weighted_examples_is_judged_by_them() -> None:
     assert mine.elbo[0][0] == pytest.approx(theirs.elbo[0][0], rel=1e-5)  # what twelve steps make of noise of 1e-9
     with pytest.raises(ValueError, match=r"count as 12 examples, and these count as 9: .* weights"):
         trust(weighted, (X, Y), draws=50)
+
+
+def test_a_posterior_whose_weights_add_up_to_a_fraction_is_saved_and_loaded(tmp_path: Any) -> None:
+    posterior = credo.fit(model(), (X, Y), credo.MAP(epochs=2), weights=WEIGHTS / 8)
+    assert posterior.record.size == 1.5
+    posterior.save(tmp_path / "run")
+    loaded = credo.load(tmp_path / "run", net=Layers())
+    assert loaded.record.size == 1.5
+    assert torch.equal(loaded.predict(X).mean, posterior.predict(X).mean)
