@@ -355,6 +355,29 @@ def test_a_batch_with_weights_needs_its_factor() -> None:
         target.data_term(torch.zeros(1, N), batch)
 
 
+ROLES: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "one part too few": ((X, Y), {"weights": 1}, r"has 2 parts, and weights=1 says which of them weighs"),
+    "a name in a pair": ((X, Y), {"weights": "w"}, "has 2 parts, and weights='w'"),
+    "the targets themselves": ((X, Y), {"weights": 1, "targets": -1}, "targets in part 1, which cannot be the weights"),
+    "the targets by name": ({"x": X, "y": Y}, {"weights": "y", "targets": "y"}, "targets in 'y', which cannot be"),
+    "a place of data per member": (
+        credo.PerMember(X[None], Y[None]),
+        {"weights": 2},
+        r"give their weights as PerMember\(x, y, weights=\.\.\.\)",
+    ),
+    "given twice": (credo.PerMember(X[None], Y[None], WEIGHTS[None]), {"weights": WEIGHTS[None]}, "given twice"),
+    "validation of other columns": ((X, Y), {"validation": (X[:, :1], Y)}, "validation: the network cannot be called"),
+    "validation without rows": ((X, Y), {"validation": (X[:0], Y[:0])}, "validation data are empty"),
+    "validation that is no data": ((X, Y), {"validation": 3}, "validation must be a pair"),
+}
+
+
+@pytest.mark.parametrize(("data", "more", "message"), ROLES.values(), ids=ROLES.keys())
+def test_roles_that_do_not_fit_the_data_get_a_sentence(data: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        credo.fit(model(), data, credo.MAP(epochs=1), **more)
+
+
 def test_a_killed_run_with_weights_goes_on_to_the_same_bits(tmp_path: Any) -> None:
     method = credo.MAP(epochs=6, batch_size=4)
     whole = credo.fit(model(), (X, Y), method, weights=WEIGHTS)

@@ -89,7 +89,7 @@ class Roles:
             name: what a person calls them.
         """
         if isinstance(data, PerMember):
-            return Given(data.x, data.y, data.weights)
+            return self._per_member(data)
         if isinstance(data, TensorDataset):
             data = data.tensors
         if self.names and hasattr(data, "_asdict"):
@@ -102,6 +102,13 @@ class Roles:
             f"{name} must be a pair (x, y), a TensorDataset or a DataLoader, got {type(data).__name__}; of a dict, "
             "fit(..., targets=...) names the targets"
         )
+
+    def _per_member(self, data: PerMember) -> Given:
+        if self.weights is not None:
+            raise ValueError(
+                f"data per member have no part {self.weights!r}: give their weights as PerMember(x, y, weights=...)"
+            )
+        return Given(data.x, data.y, data.weights)
 
     @property
     def names(self) -> bool:
@@ -121,6 +128,8 @@ class Roles:
         for place in self._all():
             if place not in data:
                 raise ValueError(f"{name} has no part {place!r}: it has {listed}")
+        if self.weights in _listed(self.targets):
+            raise ValueError(f"{name} has targets in {self.weights!r}, which cannot be the weights of the examples too")
         taken = [*_listed(self.targets), self.weights]
         rest = {key: value for key, value in data.items() if key not in taken}
         x = rest if self.inputs is None else _chosen(data, self.inputs)
@@ -128,7 +137,12 @@ class Roles:
 
     def _by_place(self, data: tuple[Any, ...], name: str) -> Given:
         count = len(data)
-        if self.targets is None and count - (self.weights is not None) != 2:
+        if self.targets is None and self.weights is not None and count != 3:
+            raise ValueError(
+                f"{name} has {count} parts, and weights={self.weights!r} says which of them weighs the examples: there "
+                "must be two more, x and y, or say which ones they are by fit(..., inputs=..., targets=...)"
+            )
+        if self.targets is None and self.weights is None and count != 2:
             raise ValueError(
                 f"{name} must be a pair (x, y): inputs and targets, got {count} of them; fit(..., targets=...) and "
                 "weights=... say which of several they are, by place, as in targets=-1 or weights=2"
@@ -144,6 +158,8 @@ class Roles:
         weights = None if not isinstance(self.weights, int) else self.weights % count
         others = [i for i in range(count) if i != weights]
         targets = self.targets % count if isinstance(self.targets, int) else others[-1]
+        if targets == weights:
+            raise ValueError(f"{name} has targets in part {targets}, which cannot be the weights of the examples too")
         rest = [i for i in others if i != targets]
         chosen = rest if self.inputs is None else [place % count for place in _listed(self.inputs)]
         single = isinstance(self.inputs, int) or (self.inputs is None and len(rest) == 1)
@@ -260,7 +276,7 @@ def check_rows(x: Inputs, y: Inputs, prefix: str = "") -> None:
     if len(x) != len(y):
         raise ValueError(f"{prefix}x has {len(x)} rows and {prefix}y has {len(y)}: they must be the same number")
     if len(x) == 0:
-        raise ValueError("the data are empty: there is nothing to learn from")
+        raise ValueError(f"the {prefix}data are empty: there is nothing to {'judge by' if prefix else 'learn from'}")
 
 
 def checked_weights(

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Variables, finite_members
 from credo.loop.roles import PAIR, Examples, Given, Roles, examples
-from credo.model import Batch, Target, likelihood_params
+from credo.model import Batch, Model, Target, likelihood_params
+from credo.posteriors.base import checked_outputs
 from credo.predictive import ClassPredictive, predictive
 
 ENTRIES = 2**24
@@ -32,8 +34,8 @@ class Validation:
         self.parts: list[Batch] = []
         for found in _read(data, form, model.network.dtype):
             x, y, weight = found.to(variables.device)
+            targets = model.likelihood.check_targets(y, _outputs(model, variables, x))
             rows = ENTRIES // (model.network.trace(variables, x).activations * variables.members)
-            targets = model.likelihood.check_targets(y, model.outputs(variables, x))
             self.parts += Batch(x, targets, weight=weight).parts(rows)
         if not any(part.weight is None or bool((part.weight > 0).any()) for part in self.parts):
             raise ValueError("the weights of the validation examples are all zero: there is nothing to judge by")
@@ -64,6 +66,13 @@ class Validation:
         counts = weights > 0  # what weighs nothing may be as improbable as it likes
         each, weights = values.reshape(len(values), -1).mean(1)[counts], weights[counts]
         return (each * weights).sum() / weights.sum()
+
+
+def _outputs(model: Model, variables: Variables, x: Inputs) -> int:
+    try:
+        return checked_outputs(model, variables, x)
+    except ValueError as error:
+        raise ValueError(f"validation: {error}") from error
 
 
 @dataclass(frozen=True)
