@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credo import diagnostics, exact, likelihoods, metrics, nets, priors
+    from credo import diagnostics, exact, generative, likelihoods, metrics, nets, priors
     from credo.core.inputs import Graph
     from credo.core.optimizers import SGD, Adam, Constant, Cosine, StepDecay
     from credo.core.rng import Stream
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         NUTS,
         SGHMC,
         SGLD,
+        SWAG,
         AnnealedImportanceSampling,
         BayesByBackprop,
         BlackBoxVI,
@@ -61,6 +62,7 @@ __all__ = [
     "SGD",
     "SGHMC",
     "SGLD",
+    "SWAG",
     "Adam",
     "AnnealedImportanceSampling",
     "Batch",
@@ -107,6 +109,7 @@ __all__ = [
     "diagnostics",
     "exact",
     "fit",
+    "generative",
     "likelihoods",
     "load",
     "metrics",
@@ -133,7 +136,7 @@ _ELSEWHERE = {
     "predictive": ("ClassPredictive", "NumericPredictive", "Predictive"),
 }
 """Where names live that are neither methods nor modules of their own."""
-_MODULES = ("diagnostics", "exact", "likelihoods", "metrics", "nets", "priors")
+_MODULES = ("diagnostics", "exact", "generative", "likelihoods", "metrics", "nets", "priors")
 
 
 class _Package(ModuleType):
