@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import credo
-from credo import likelihoods, priors
+from credo import generative, likelihoods, priors
 from credo.core.rng import Stream
 from credo.core.trees import flatten
 from credo.loop.batches import TensorSource
@@ -60,6 +60,8 @@ def quiet(method: Method) -> Method:
     if isinstance(method, credo.Ensemble):
         return replace(method, method=quiet(method.method))
     changes = dict(QUIET.get(type(method).__name__, {}))
+    if getattr(method, "after", None) is not None:
+        changes["after"] = quiet(method.after)
     if "batch_size" in {field.name for field in fields(method)}:
         changes["batch_size"] = None
     return replace(method, **changes)
@@ -416,3 +418,15 @@ def test_a_posterior_whose_weights_add_up_to_a_fraction_is_saved_and_loaded(tmp_
     loaded = credo.load(tmp_path / "run", net=Layers())
     assert loaded.record.size == 1.5
     assert torch.equal(loaded.predict(X).mean, posterior.predict(X).mean)
+
+
+def test_an_autoencoder_of_weighted_examples() -> None:
+    """Rows that weigh nothing are not there; where one kind of row outweighs all others, samples are of that kind."""
+    x = torch.cat([torch.zeros(20, 4), torch.ones(20, 4)])
+    vae, method = generative.VAE(latent=1, hidden=(8,)), generative.AutoEncodingBayes(epochs=60, learning_rate=0.02)
+    weights = torch.cat([torch.full((20,), 1.9), torch.full((20,), 0.1)])
+    rest = generative.fit(vae, x[:20], method, weights=weights[:20])
+    none = generative.fit(vae, x, method, weights=weights * (torch.arange(40) < 20))
+    assert torch.equal(state(rest.posterior), state(none.posterior))
+    heavy = generative.fit(vae, x, method, weights=weights)
+    assert float(heavy.sample(400).mean()) == pytest.approx(0.05, abs=0.05)  # and a half without weights
