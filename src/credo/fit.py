@@ -24,6 +24,7 @@ from credo.loop.preparation import Data, Start, checkpoints_for, chosen_plan, co
 from credo.loop.progress import Listener, listener
 from credo.loop.roles import Place, roles_of
 from credo.loop.run import Loop, Services
+from credo.loop.units import saved_standards
 from credo.loop.validation import HeldOutForm, Validation
 from credo.methods.base import Method, Sampler
 from credo.model import Model
@@ -55,7 +56,8 @@ def fit(
     """Learn a posterior from data.
 
     Args:
-        model: the statistical model; a bare module chooses its likelihood by the targets.
+        model: the statistical model; a bare module chooses its likelihood by the targets, and has inputs and targets
+            standardized inside.
         data: a pair (x, y) of tensors or arrays, a TensorDataset, a DataLoader, or `credo.PerMember`. x may be several
             inputs in a dict or tuple, or a `credo.Graph`; a dict or tuple of more than two parts is read as `inputs`,
             `targets` and `weights` say.
@@ -95,7 +97,8 @@ def fit(
     streams = Stream(seed)
     with torch.inference_mode(False), torch.enable_grad():
         roles, given = roles_of(inputs, targets, weights)
-        run = prepare(model, Data(data, roles, given), method, streams, _device(device), start, temperature)
+        standards = saved_standards(checkpoint) if resume else None
+        run = prepare(model, Data(data, roles, given, standards), method, streams, _device(device), start, temperature)
         state = method.init(run.target, run.variables, streams.child("state"))
         settings = {"method": recorded, "seed": seed, "temperature": temperature}
         checkpoints = checkpoints_for(checkpoint, resume, run, settings)

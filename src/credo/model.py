@@ -14,7 +14,7 @@ from credo.core.checks import check_kind
 from credo.core.inputs import Inputs, Targets, TensorTree, rows_at_once
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
-from credo.likelihoods import Bernoulli, Categorical, LearnedGaussian, Likelihood
+from credo.likelihoods import Bernoulli, Categorical, LearnedGaussian, Likelihood, Standardized
 from credo.nets.dropout import draw_masks
 from credo.nets.network import Net, Network
 from credo.nets.plan import Plan
@@ -26,6 +26,9 @@ LIKELIHOOD_PREFIX = "likelihood."
 
 class Model:
     """Network, likelihood and prior: the description of the problem, with nothing fitted.
+
+    With neither likelihood nor prior, `fit` standardizes inputs and targets inside, and predictions are in the units of
+    the data; with either, the data are left as they are.
 
     Args:
         net: a module from a tensor to a tensor, or a function without arguments that makes one. It is copied.
@@ -44,6 +47,7 @@ class Model:
         check_kind("prior", prior, "priors.Normal()", Prior, NoneType)
         self.network = net if isinstance(net, Network) else Network(net)
         self.given_likelihood = likelihood
+        self.given_prior = prior
         self.prior = prior or Normal(scale=3.0, fan_in=True)
 
     @property
@@ -52,14 +56,30 @@ class Model:
             raise ValueError("the model has no likelihood yet: give Model(net, likelihood=...), or let fit choose by y")
         return self.given_likelihood
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing was given but the network, so that the rest, and the units, are for `fit` to choose."""
+        return self.given_likelihood is None and self.given_prior is None and self.network.scaling is None
+
+    @property
+    def data_dtype(self) -> torch.dtype:
+        """The precision of inputs and targets: the network's, or float64 where that alone shows how they differ."""
+        dtype = self.network.dtype
+        held = not isinstance(self.given_likelihood, Standardized) or self.given_likelihood.held_by(dtype)
+        return self.network.input_dtype if held else torch.float64
+
     def __repr__(self) -> str:
-        return f"Model({type(self.network.module).__name__}, {self.given_likelihood}, {self.prior})"
+        scaled = "" if self.network.scaling is None else ", of standardized inputs"
+        return f"Model({type(self.network.module).__name__}, {self.given_likelihood}, {self.prior}{scaled})"
 
     def with_network(self, network: Network) -> Model:
         return Model(network, self.given_likelihood, self.prior)
 
     def with_prior(self, prior: Prior) -> Model:
         return Model(self.network, self.given_likelihood, prior)
+
+    def with_likelihood(self, likelihood: Likelihood) -> Model:
+        return Model(self.network, likelihood, self.prior)
 
     def with_likelihood_for(self, y: Targets, outputs: int) -> tuple[Model, str | None]:
         """The model with its likelihood chosen, and a sentence that says what was chosen, if anything was."""

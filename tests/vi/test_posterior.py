@@ -184,7 +184,8 @@ def test_runs_that_fail_are_told_so_end_to_end() -> None:
     assert any(note.startswith("collapsed") for note in tiny.notes)
     vague = credo.Model(nn.Linear(4, 1), likelihoods.Gaussian(50.0), priors.Normal(0.1))
     method = credo.BayesByBackprop(epochs=200, learning_rate=0.05, initial_scale=0.1)
-    assert any("the posterior is the prior" in note for note in credo.fit(vague, (x, x[:, 0]), method).notes)
+    with pytest.warns(credo.CredoWarning, match="takes 50 of it for noise"):
+        assert any("the posterior is the prior" in note for note in credo.fit(vague, (x, x[:, 0]), method).notes)
 
 
 def test_draws_do_not_depend_on_the_number_of_threads_or_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,19 @@ def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
         return torch.tensor(values, dtype=torch.float64, device=device)
 
 
+DIGITS = 1e-4
+"""Part of a standard deviation that the rounding of a number may be."""
+ROOM = 1e4
+"""Standard deviations from the mean at which a number must still be one."""
+
+
+def shown_by(dtype: torch.dtype, loc: float, scale: float) -> bool:
+    """Whether a precision has the digits and the range for numbers around loc that differ by a few scales."""
+    info = torch.finfo(dtype)
+    digits = abs(loc) * info.eps <= DIGITS * scale
+    return digits and abs(loc) / ROOM + scale <= info.max / ROOM and scale >= info.tiny * info.eps * ROOM
+
+
 def check_finite(values: Tensor, name: str = "y") -> None:
     """Refuse NaN and infinite values, with the first row that has one."""
     bad = ~torch.isfinite(values)

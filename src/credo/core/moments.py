@@ -25,7 +25,7 @@ class ColumnMoments:
     millisecond has a spread, and a constant column has none.
     """
 
-    count: int  # N
+    count: float  # N, or the total weight of all rows
     mean: Tensor
     spread: Tensor  # standard deviation, of all N
     lowest: Tensor
@@ -33,21 +33,40 @@ class ColumnMoments:
     resolution: float  # distance of 1 from the next number that the data can hold
 
     @classmethod
-    def of(cls, rows: Tensor) -> ColumnMoments:
-        """Of rows (N, F) of real or whole numbers, N >= 1."""
+    def of(cls, rows: Tensor, weights: Tensor | None = None) -> ColumnMoments:
+        """Of rows (N, F) of real or whole numbers, N >= 1.
+
+        Args:
+            rows: the numbers.
+            weights: how often each row counts, (N,), all above zero; None for once each.
+        """
         resolution = torch.finfo(rows.dtype if rows.is_floating_point() else torch.float64).eps
-        parts = torch.split(rows, max(1, ENTRIES // max(1, rows.shape[1])))
-        return reduce(ColumnMoments.joined, (cls._of_part(part.detach().double(), resolution) for part in parts))
+        size = max(1, ENTRIES // max(1, rows.shape[1]))
+        parts = [part.detach() for part in torch.split(rows, size)]
+        shares = [None] * len(parts) if weights is None else torch.split(weights.detach(), size)
+        return reduce(
+            ColumnMoments.joined,
+            (
+                cls._of_part(part.double(), None if share is None else share.double(), resolution)
+                for part, share in zip(parts, shares, strict=True)
+            ),
+        )
 
     @classmethod
-    def _of_part(cls, x: Tensor, resolution: float) -> ColumnMoments:
+    def _of_part(cls, x: Tensor, weights: Tensor | None, resolution: float) -> ColumnMoments:
         lowest, highest = x.amin(0), x.amax(0)
         unit = _unit(lowest, highest)
         first = x[0] / unit
         offset = x / unit - first
-        center = offset.mean(0)
-        spread = (offset - center).square().mean(0).sqrt() * unit
-        return cls(len(x), (first + center) * unit, spread, lowest, highest, resolution)
+        if weights is None:
+            center = offset.mean(0)
+            spread = (offset - center).square().mean(0).sqrt() * unit
+            return cls(len(x), (first + center) * unit, spread, lowest, highest, resolution)
+        total = weights.sum()
+        share = (weights / total).unsqueeze(1)
+        center = (offset * share).sum(0)
+        spread = ((offset - center).square() * share).sum(0).sqrt() * unit
+        return cls(float(total), (first + center) * unit, spread, lowest, highest, resolution)
 
     def joined(self, other: ColumnMoments) -> ColumnMoments:
         """Of the rows of both.

@@ -32,16 +32,9 @@ def mean_and_scale(values: Any, weights: Floats | None = None) -> tuple[Floats, 
         (2020.5, 0.866)
     """
     x = np.array(values, dtype=np.float64)
-    rows = torch.from_numpy(x.reshape(len(x), -1))
-    found = ColumnMoments.of(rows)
-    mean, scale = found.mean.numpy(), found.scale.numpy()
-    if weights is not None:
-        share = weights / weights.sum()
-        z = standardized(rows.numpy(), mean, scale)
-        center = share @ z
-        spread = np.sqrt(share @ np.square(z - center))
-        mean, scale = mean + center * scale, np.where(found.constant.numpy(), scale, scale * spread)
-    return mean.reshape(x.shape[1:]), scale.reshape(x.shape[1:])
+    each = None if weights is None else torch.from_numpy(np.asarray(weights, dtype=np.float64))
+    found = ColumnMoments.of(torch.from_numpy(x.reshape(len(x), -1)), each)
+    return found.mean.numpy().reshape(x.shape[1:]), found.scale.numpy().reshape(x.shape[1:])
 
 
 def standardized(values: Floats, mean: Any, scale: Any) -> Floats:

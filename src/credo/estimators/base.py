@@ -20,7 +20,7 @@ from credo.posteriors import Posterior
 from credo.predictive import Predictive
 from credo.tabular.recipes import Settings, recipe_of, table_model
 from credo.tabular.training import learn
-from credo.tabular.units import Standardizer, in_double
+from credo.tabular.units import in_double, standardizing
 
 Floats = NDArray[np.float64]
 LEAST = 2
@@ -78,10 +78,10 @@ class BayesianEstimator(BaseEstimator, ABC):
         settings = Settings(params["epochs"], params["learning_rate"], params["batch_size"], params["members"])
         recipe = recipe_of(params["method"], settings)
         seed = int(check_random_state(params["random_state"]).randint(2**31 - 1))
-        self._standardizer = Standardizer.fit(rows.X, rows.weights)
         model = table_model(rows.X.shape[1], outputs, likelihood, recipe, params["hidden"], params["activation"])
+        model = standardizing(model, rows.X, rows.weights)
         weights = None if rows.weights is None else torch.from_numpy(rows.weights)
-        result = learn(model, self._standardizer(rows.X), y, recipe, weights=weights, seed=seed)
+        result = learn(model, torch.tensor(rows.X), y, recipe, weights=weights, seed=seed)
         self.posterior_, self._precise = result.posterior, in_double(result.posterior)
         self.epochs_ = result.epochs
         self.held_out_log_likelihood_ = result.validation
@@ -89,7 +89,7 @@ class BayesianEstimator(BaseEstimator, ABC):
     def _predict(self, X: Any) -> Predictive:  # noqa: N803
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=np.float64)
-        return self._precise.predict(self._standardizer(rows, torch.float64))
+        return self._precise.predict(rows)
 
     def log_likelihood(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Mean log predictive density (or probability) of the targets y at the rows X, in nats."""

@@ -43,7 +43,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     Attributes:
         classes_: the classes, in the order of their probabilities.
-        posterior_: credo's posterior, for standardized inputs and class numbers.
+        posterior_: credo's posterior, which takes rows of X.
         epochs_: passes over the data after which validation rows were predicted best; None where `method` is an object.
         held_out_log_likelihood_: validation log likelihood per row; None if no row was held out.
         n_features_in_: number of columns of X.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from credo.likelihoods import HeteroscedasticGaussian, LearnedGaussian
 from credo.methods import Method
 from credo.predictive import NumericPredictive
 from credo.tabular.recipes import ACTIVATION, HIDDEN, SMALLEST_NOISE
-from credo.tabular.units import Standardizer, in_units
+from credo.tabular.units import in_the_units_of
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -40,10 +40,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         random_state: seed, or a numpy RandomState; None draws one.
 
     Attributes:
-        posterior_: credo's posterior, for standardized inputs and targets.
+        posterior_: credo's posterior; it takes rows of X and predicts in the units of y.
         epochs_: passes over the data after which validation rows were predicted best; None where `method` is an object.
-        held_out_log_likelihood_: validation log likelihood per row, of standardized targets; None if no row was held
-            out.
+        held_out_log_likelihood_: validation log likelihood per row, in the units of y; None if no row was held out.
         n_features_in_: number of columns of X.
 
     Examples:
@@ -95,13 +94,13 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             raise ValueError(f"noise must be varying or constant, got {self.noise!r}")
         varying = self.noise == "varying"
         likelihood = HeteroscedasticGaussian(SMALLEST_NOISE) if varying else LearnedGaussian()
-        self._units = Standardizer.fit(rows.y, rows.weights)
-        self._learn(rows, self._units(rows.y), likelihood, rows.y.shape[1] * (2 if varying else 1))
+        units = in_the_units_of(likelihood, rows.y, rows.weights)
+        self._learn(rows, torch.tensor(rows.y), units, rows.y.shape[1] * (2 if varying else 1))
         return self
 
     def predictive(self, X: Any) -> NumericPredictive:  # noqa: N803
         """The whole predictive distribution at the rows X, in the units of y: quantiles, parts of the variance, ..."""
-        return in_units(self._predict(X), self._units.mean, self._units.scale)
+        return cast("NumericPredictive", self._predict(X))
 
     def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:  # noqa: N803
         """Predictive means, and standard deviations if asked for, in the shape of y."""

@@ -53,7 +53,9 @@ def dense_log_density(
         return None
     if (layers := _layers(network, x)) is None:
         return None
-    columns, layout = x.flatten(1).T.contiguous(), network.layout
+    scaled = network.scaled(x)
+    assert isinstance(scaled, Tensor)
+    columns, layout = scaled.flatten(1).T.contiguous(), network.layout
     volume: float | None = None
     if _is_exactly(likelihood, Standardized):
         total = len(y) if weight is None else float(weight.double().sum())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.core.arrays import constant
+from credo.core.arrays import constant, shown_by
 from credo.core.checks import check_kind, check_positive, finite_numbers
 from credo.core.trees import Params
 from credo.likelihoods.base import Likelihood, NumericLikelihood
@@ -20,8 +20,6 @@ from credo.likelihoods.gaussian import (
     SharedGaussian,
 )
 
-DIGITS = 1e-4
-"""Part of a standard deviation that the rounding of a prediction may be."""
 ROOM = 1e8
 """How many times larger or smaller than that of the training targets a variance may be before it has no number."""
 
@@ -153,6 +151,10 @@ class Standardized(NumericLikelihood):
         scale = self._loc_scale(covariance)[1]
         return (covariance.double() * scale * scale.unsqueeze(-1)).to(self._dtype(covariance))
 
+    def held_by(self, dtype: torch.dtype) -> bool:
+        """Whether numbers of this precision hold the targets and show the differences between them."""
+        return all(shown_by(dtype, loc, scale) for loc, scale in zip(self.loc, self.scale, strict=True))
+
     def _loc_scale(self, like: Tensor) -> tuple[Tensor, Tensor]:
         return constant(self.loc, like.device), constant(self.scale, like.device)
 
@@ -167,8 +169,5 @@ class Standardized(NumericLikelihood):
     def _dtype(self, like: Tensor) -> torch.dtype:
         """The precision of predictions: that of the network, or float64 where it does not hold the units of y."""
         info = torch.finfo(like.dtype)
-        held = (
-            abs(loc) * info.eps <= DIGITS * scale and ROOM * info.tiny <= scale**2 <= info.max / ROOM
-            for loc, scale in zip(self.loc, self.scale, strict=True)
-        )
-        return like.dtype if all(held) else torch.float64
+        room = all(ROOM * info.tiny <= scale**2 <= info.max / ROOM for scale in self.scale)
+        return like.dtype if room and self.held_by(like.dtype) else torch.float64

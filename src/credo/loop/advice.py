@@ -9,7 +9,7 @@ import torch
 
 from credo.core.inputs import Inputs, TensorTree, leaves_of, rows_at_once
 from credo.core.trees import Variables, finite_members
-from credo.model import Target
+from credo.model import Target, likelihood_params
 
 NATS = 0.05
 """A rise of the log likelihood per example in a tenth of the run that is worth a word."""
@@ -68,7 +68,9 @@ def unresponsive(target: Target, variables: Variables, x: Inputs, y: Inputs) -> 
     few, targets = x[:rows], y[:rows].double()
     if variables.members == 0 or len(few) < 2 or _all_same(few) or _all_same(targets):
         return None
-    outputs = target.model.network.evaluate(variables, few, target.plan).double()  # (M, B, E)
+    likelihood, params = target.model.likelihood, likelihood_params(variables.params)
+    outputs = target.model.network.evaluate(variables, few, target.plan)  # (M, B, E)
+    outputs = likelihood.in_units(outputs, params)[1].double()
     spread = float(targets.std(0).max()) if y.is_floating_point() else 1.0
     if not bool(outputs.isfinite().all()) or float(outputs.std(1).max()) >= FAINT * spread:
         return None

@@ -12,6 +12,7 @@ from torch import Tensor
 from credo.core.inputs import Inputs, Targets, is_graph, leaves_of, stack
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
+from credo.core.trees import map_tensors
 from credo.loop.roles import PAIR, Examples, PerMember, Roles, examples
 from credo.model import Batch
 
@@ -40,6 +41,10 @@ class Source(ABC):
     @abstractmethod
     def check(self, check_targets: CheckTargets) -> None:
         """Bring the targets into the shape and type that the likelihood wants."""
+
+    @abstractmethod
+    def all_examples(self) -> Iterator[Examples]:
+        """Every example once, some at a time, those of all members one after the other."""
 
     @abstractmethod
     def steps(self, start: int) -> Iterator[Batch]:
@@ -79,6 +84,10 @@ class TensorSource(Source):
             self.y = stack([check_targets(self.y[m]) for m in range(self.members)])
         else:
             self.y = check_targets(self.y)
+
+    def all_examples(self) -> Iterator[Examples]:
+        whole = Examples(self.x, self.y, self.weights)
+        yield map_tensors(lambda _, t: t.flatten(0, 1), whole) if self.per_member else whole
 
     def steps(self, start: int) -> Iterator[Batch]:
         if self.batches == 1:

@@ -77,6 +77,9 @@ class LoaderSource(Source):
     def check(self, check_targets: CheckTargets) -> None:
         self._check = check_targets
 
+    def all_examples(self) -> Iterator[Examples]:
+        return self._epoch(0)
+
     def steps(self, start: int) -> Iterator[Batch]:
         epoch, first = divmod(start, self.batches)
         while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader
 
 from credo.core.checks import check_positive
+from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
 from credo.core.trees import Params, Variables, map_tensors
@@ -21,6 +23,8 @@ from credo.loop.checkpoints import Checkpoint, Checkpoints
 from credo.loop.draws import Collector, InMemory, OnDisk
 from credo.loop.loaders import LoaderSource
 from credo.loop.roles import Roles
+from credo.loop.standardizing import Standards
+from credo.loop.units import Units
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
 from credo.model import LIKELIHOOD_PREFIX, Model, Target
@@ -52,6 +56,7 @@ class Data:
     values: Any  # a pair (x, y) and the like
     roles: Roles  # what the parts of the values are
     weights: Any = None  # of the examples, where they are not among the values
+    standards: Standards | None = None  # those of the run that is resumed
 
 
 def prepare(
@@ -66,7 +71,8 @@ def prepare(
     """Bring model, data and method together, or say why they do not fit."""
     check_positive("temperature", temperature)
     model = model if isinstance(model, Model) else Model(model)
-    source = _source(data, method, streams.child("order"), device, model.network.dtype)
+    load, bare = partial(_source, data, method, streams.child("order"), device), model.is_bare
+    source = load(model.data_dtype)
     x, y = source.example
     checked_outputs(model, model.network.given().to(device), x)
     model, changes = method.prepare(model, x)
@@ -80,6 +86,12 @@ def prepare(
             "SimulatedAnnealing, which need none, or operations of torch throughout"
         )
     model, choice = model.with_likelihood_for(y, outputs)
+    units = Units(model, source, bare=bare, fresh=method.start_from is StartFrom.FRESH)
+    units = units.standardized(variables, outputs, start, load, data.standards)
+    model, source = units.model, units.source
+    for each in units.warnings:
+        warnings.warn(each, CredoWarning, stacklevel=3)
+    x, _ = source.example
     source.check(partial(model.likelihood.check_targets, outputs=outputs))
     variables = model.complete(variables, outputs)
     given = None if start is None else start_tensors(start, method.members)
@@ -91,6 +103,7 @@ def prepare(
         *_weights_note(source, model),
         *changes,
         *([choice] if choice else []),
+        *units.notes,
         *_first_weight_notes(model, method, variables, given),
         *model.network.trace(variables, x).notes,
     )

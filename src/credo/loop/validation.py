@@ -32,7 +32,7 @@ class Validation:
     def __init__(self, data: Any, form: HeldOutForm, target: Target, variables: Variables) -> None:
         model = target.model
         self.parts: list[Batch] = []
-        for found in _read(data, form, model.network.dtype):
+        for found in _read(data, form, model.data_dtype):
             x, y, weight = found.to(variables.device)
             targets = model.likelihood.check_targets(y, _outputs(model, variables, x))
             rows = ENTRIES // (model.network.trace(variables, x).activations * variables.members)

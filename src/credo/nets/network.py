@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -9,14 +10,15 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from credo.core.inputs import Inputs, few, shape_key
+from credo.core.inputs import Inputs, few, leaves_of, shape_key
 from credo.core.rng import Stream
-from credo.core.trees import Layout, ParameterInfo, Params, Variables, members_of
+from credo.core.trees import Layout, ParameterInfo, Params, Variables, map_tensors, members_of
 from credo.nets.calling import parameters_of, passing_note
 from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, weight_sites
 from credo.nets.forward import Around, Forward, one_by_one, together, undropped, untouched
 from credo.nets.plan import Plan, drawing_plan
+from credo.nets.scaling import InputScaling
 from credo.nets.structure import aliases, fan_in, made, private_copy, reinitialized, skeleton
 from credo.nets.tracing import Recent, Trace, trace
 
@@ -30,11 +32,12 @@ class Network:
         net: a module that takes a tensor, or several, and returns a tensor, or a function without arguments that makes
             one. A function is called once per member, so that a module's own initialization is respected.
         dropout: None leaves dropout as the module has it.
+        scaling: standardizes inputs before the module sees them; None gives them to it as they come.
     """
 
-    def __init__(self, net: Net, dropout: DropoutChange | None = None) -> None:
+    def __init__(self, net: Net, dropout: DropoutChange | None = None, scaling: InputScaling | None = None) -> None:
         self._make = None if isinstance(net, nn.Module) else net
-        self.dropout = dropout
+        self.dropout, self.scaling = dropout, scaling
         with Stream(0, ("structure",)).borrowed_global():
             self.module = private_copy(made(net))
         self._aliases = aliases(self.module)
@@ -61,11 +64,34 @@ class Network:
 
     def with_dropout(self, change: DropoutChange) -> Network:
         """The same network with other dropout."""
-        return Network(self._make or self.module, dropout=change)
+        return Network(self._make or self.module, dropout=change, scaling=self.scaling)
 
-    @property
+    def with_scaling(self, scaling: InputScaling | None) -> Network:
+        """The same network, which standardizes its inputs first."""
+        twin = copy.copy(self)
+        twin.scaling, twin._first = scaling, None
+        twin._traces, twin._vectorizes = Recent[Trace](), Recent[bool]()
+        return twin
+
+    @cached_property
     def dtype(self) -> torch.dtype:
         return self.module.get_parameter(next(iter(self.layout))).dtype
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """The precision of real inputs: its own, or float64 where that alone shows how they differ."""
+        return self.dtype if self.scaling is None or self.scaling.held_by(self.dtype) else torch.float64
+
+    def scaled(self, x: Inputs) -> Inputs:
+        """Inputs as the module sees them, real numbers in its precision."""
+        if self.scaling is not None:
+            return self.scaling(x, self.dtype)
+        if isinstance(x, Tensor):
+            return x.to(self.dtype) if x.is_floating_point() else x
+        real = (t.dtype for t in leaves_of(x).values() if t.is_floating_point())
+        if all(dtype is self.dtype for dtype in real):
+            return x
+        return map_tensors(lambda _, t: t.to(self.dtype) if t.is_floating_point() else t, x)
 
     def given(self) -> Variables:
         """The module's own weights, as one member."""
@@ -110,7 +136,7 @@ class Network:
             with torch.inference_mode(False), torch.no_grad():  # inference tensors do not say whether they were changed
                 params = {name: variables.params[name][0] for name in self.layout}
                 buffers = {name: t[0] for name, t in variables.buffers.items()}
-                seen = trace(self._training, self._evaluating, params, buffers, few(x, 3))
+                seen = trace(self._training, self._evaluating, params, buffers, self.scaled(few(x, 3)))
             return replace(seen, sites=self._settled(seen.sites))
 
         found = self._traces.get(shape_key(x), make)
@@ -186,7 +212,7 @@ class Network:
         around = undropped if seen.drops_in_evaluation else None
         forward = _adapted(self._evaluating, seen, around, seen.written)
         stack = self._stack(x, seen, x_per_member=x_per_member)
-        return self._run(forward, stack, variables, x, (), plan, x_per_member=x_per_member)
+        return self._run(forward, stack, variables, self.scaled(x), (), plan, x_per_member=x_per_member)
 
     def train(
         self,
@@ -206,7 +232,7 @@ class Network:
         masking = self._masking(seen, seen.training) if len(masks) > len(self.dropped_weights) else None
         forward = _adapted(self._training, seen, around or masking, seen.assigned)
         stack = None if around else self._stack(x, seen, x_per_member=x_per_member)
-        return self._run(forward, stack, variables, x, masks, plan, x_per_member=x_per_member)
+        return self._run(forward, stack, variables, self.scaled(x), masks, plan, x_per_member=x_per_member)
 
     def draw(
         self,
@@ -228,7 +254,7 @@ class Network:
         seen.check_reached()
         masking = self._masking(seen, seen.evaluation) if len(masks) > len(self.dropped_weights) else undropped
         forward = _adapted(self._evaluating, seen, masking, seen.written)
-        stack = self._stack(x, seen)
+        stack, x = self._stack(x, seen), self.scaled(x)
         if at_once is None or variables.members > 1:
             return self._run(forward, stack, variables, x, masks, plan)
         if stack and isinstance(x, Tensor) and not self.dropped_weights:

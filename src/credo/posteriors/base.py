@@ -132,7 +132,7 @@ class Posterior(ABC):
             `mean = torch.cat([prediction.mean for prediction in posterior.predict_batches(x, draws=100)])`
         """
         rows = None if rows is None else whole_number("rows", rows)
-        predict, inputs = self.predictor(draws, seed), _inputs(x, self.model.network.dtype)
+        predict, inputs = self.predictor(draws, seed), _inputs(x, self.model.network.input_dtype)
         outputs = checked_outputs(self.model, self.members(1), few(inputs, 1).to(self.device))
         wanted = rows or BATCH_ENTRIES // ((_count(draws) or self.default_draws) * outputs)
         size = rows_at_once(inputs, wanted)
@@ -141,7 +141,7 @@ class Posterior(ABC):
 
     def inputs(self, x: Any) -> Inputs:
         """Inputs as the network takes them, checked."""
-        values = _inputs(x, self.model.network.dtype).to(self.device)
+        values = _inputs(x, self.model.network.input_dtype).to(self.device)
         checked_outputs(self.model, self.members(1), values)
         return values
 

@@ -81,7 +81,7 @@ class NetworkFunctions(Functions):
     def __call__(self, x: Any) -> Tensor:
         network, draws, device = self.model.network, len(self), self.variables.device
         if not isinstance(x, Tensor | TensorTree):
-            x = inputs(x, "x", network.dtype).to(device)
+            x = inputs(x, "x", network.input_dtype).to(device)
         traced = network.trace(self.variables, x)
         outputs = torch.empty((draws, len(x), *traced.output), dtype=network.dtype, device=device)
         rows = rows_at_once(x, MEMORY_ENTRIES.get(device.type, ELSEWHERE) // traced.activations)

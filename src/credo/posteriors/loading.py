@@ -22,6 +22,7 @@ from credo.nets.builders import BUILDERS
 from credo.nets.dropout import DropoutChange
 from credo.nets.mlp import MLP
 from credo.nets.network import Net, Network
+from credo.nets.scaling import InputScaling, LeafScaling
 from credo.posteriors.base import Posterior
 from credo.posteriors.writing import CONFIG, HISTORY, STATE, known_kinds
 from credo.priors import Prior
@@ -131,7 +132,8 @@ def _field(hint: Any, path: str, tensors: Params, numbers: Values) -> Any:
 
 def _model(data: Values, net: Net | None, trees: Trees) -> Model:
     likelihood, prior = (_part(registry, data[registry.family]) for registry in (Likelihood.registry, Prior.registry))
-    network = Network(_rebuilt(data["net"], trees) if net is None else net, dropout=_dropout(data["dropout"]))
+    made = _rebuilt(data["net"], trees) if net is None else net
+    network = Network(made, dropout=_dropout(data["dropout"]), scaling=scaling_from(data))
     return Model(network, likelihood, prior)
 
 
@@ -146,6 +148,15 @@ def _part(registry: Registry, data: Values) -> Any:
     except LookupError as error:
         raise StorageError(f"{error}; or pass the model, load(folder, model=...)") from None
     return decode(data, {**known_kinds(), **registry.kinds})
+
+
+def scaling_from(model: Values) -> InputScaling | None:
+    """How a model that `describe` wrote standardizes its inputs."""
+    data = model.get("scaling")
+    scaling = None if data is None else decode(data, {"InputScaling": InputScaling, "LeafScaling": LeafScaling})
+    if scaling is not None and not isinstance(scaling, InputScaling):
+        raise ValueError(f"{data!r} does not say how inputs are standardized")
+    return scaling
 
 
 def _dropout(data: Values | None) -> DropoutChange | None:
@@ -171,6 +182,10 @@ def _completed(model: Model, data: Values) -> Model:
         raise StorageError(
             f"the posterior was found under the prior {name!r}, and the model that was given has {model.prior}"
         )
+    if (scaling := scaling_from(data)) is not None:
+        model = model.with_network(model.network.with_scaling(scaling))
+    if model.given_likelihood is None:
+        model = model.with_likelihood(_part(Likelihood.registry, data["likelihood"]))
     return model if change is None else model.with_network(model.network.with_dropout(change))
 
 

@@ -98,8 +98,8 @@ def learn(
 
     Args:
         model: with its likelihood.
-        x: standardized inputs, (N, F).
-        y: standardized targets (N, D), or class numbers (N,).
+        x: inputs, (N, F), that the model standardizes or that are so already.
+        y: targets (N, D), likewise, or class numbers (N,).
         recipe: how; or a method that is run once on all rows, as it is.
         weights: how much each row counts, (N,), all above zero; None for one each.
         seed: the same seed gives the same bits.
@@ -116,7 +116,8 @@ def learn(
         return FitResult(stages.run("all", data, recipe, seed), None, None)
     limit = recipe.settings.limit(len(x))
     if recipe.early_stopping and len(x) >= FEW_ROWS:
-        search = _EarlyStopping(stages, recipe, hold_out(x, y, recipe.networks, seed, weights), limit, seed, listener)
+        rows = hold_out(x, y, recipe.networks, seed, likelihood=model.likelihood, weights=weights)
+        search = _EarlyStopping(stages, recipe, rows, limit, seed, listener)
         chosen = search.cooled(search.best())
         if recipe.keeps_networks:
             return chosen

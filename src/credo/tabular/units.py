@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from credo.core.trees import map_tensors
-from credo.data.scaling import mean_and_scale, standardized
-from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian
+from credo.data.scaling import mean_and_scale
+from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, NumericLikelihood, Standardized
 from credo.model import Model
 from credo.nets.network import Network
+from credo.nets.scaling import InputScaling, LeafScaling
 from credo.posteriors import Posterior
-from credo.predictive import NumericMixture, NumericPredictive, Predictive
-
-
-@dataclass(frozen=True, eq=False)
-class Standardizer:
-    """z = (x - mean) / scale for each column; columns without spread are only shifted.
-
-    Attributes:
-        mean: of each column, (F,).
-        scale: standard deviation of each column, (F,), or one.
-    """
-
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-
-    @classmethod
-    def fit(cls, values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Standardizer:
-        """From the rows (N, F), and what each of them weighs, (N,)."""
-        return cls(*mean_and_scale(values, weights))
-
-    def __call__(self, values: NDArray[np.float64], dtype: torch.dtype = torch.float32) -> Tensor:
-        """Standardized rows."""
-        limit = float(np.finfo(np.float32).max)
-        return torch.tensor(standardized(values, self.mean, self.scale).clip(-limit, limit), dtype=dtype)
+from credo.predictive import NumericPredictive, Predictive, predictive
 
 
 def in_double(posterior: Posterior) -> Posterior:
@@ -48,7 +24,7 @@ def in_double(posterior: Posterior) -> Posterior:
     In float32 the sums inside a network are grouped by the size of the batch, which shows in the seventh digit.
     """
     network = posterior.model.network
-    twin = Network(deepcopy(network.module).double(), network.dropout)
+    twin = Network(deepcopy(network.module).double(), network.dropout, network.scaling)
     precise = map_tensors(lambda _, t: t.double() if t.is_floating_point() else t, posterior)
     return replace(precise, model=Model(twin, posterior.model.likelihood, posterior.model.prior))
 
@@ -66,11 +42,24 @@ def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[n
     likelihood = prediction.likelihood
     if not isinstance(likelihood, Gaussian | LearnedGaussian | HeteroscedasticGaussian):
         raise TypeError(f"only Gaussian predictions can be converted to other units, got {type(likelihood).__name__}")
-    shift, stretch = torch.as_tensor(mean).double(), torch.as_tensor(scale).double()
-    centers = likelihood.mean(prediction.draws, prediction.params).double().cpu() * stretch + shift
-    scales = likelihood.variance(prediction.draws, prediction.params).double().cpu().sqrt() * stretch
-    floor = 1e-6 * float(scales.min())
-    excess = scales - floor
-    raw = excess + torch.log(-torch.expm1(-excess))  # the inverse of softplus
-    draws = torch.cat([centers, raw], dim=-1)
-    return NumericMixture(HeteroscedasticGaussian(floor), draws, {}, prediction.log_weights.double().cpu())
+    units = Standardized(likelihood, tuple(map(float, mean)), tuple(map(float, scale)))
+    params = {name: t.double().cpu() for name, t in prediction.params.items()}
+    draws, log_weights = prediction.draws.double().cpu(), prediction.log_weights.double().cpu()
+    found = predictive(units, draws, params, log_weights)
+    assert isinstance(found, NumericPredictive)
+    return found
+
+
+def standardizing(model: Model, rows: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Model:
+    """The model with inputs that it standardizes by the columns of these rows (N, F), which weigh (N,)."""
+    mean, scale = mean_and_scale(rows, weights)
+    leaf = LeafScaling("", tuple(mean.tolist()), tuple(scale.tolist()))
+    return model.with_network(model.network.with_scaling(InputScaling((leaf,))))
+
+
+def in_the_units_of(
+    likelihood: NumericLikelihood, targets: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+) -> Standardized:
+    """The likelihood of standardized targets, in the units of these (N, D), which weigh (N,)."""
+    mean, scale = mean_and_scale(targets, weights)
+    return Standardized(likelihood, tuple(mean.tolist()), tuple(scale.tolist()))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.data.splits import folds, split
+from credo.likelihoods import Likelihood, Standardized
 from credo.loop.roles import PerMember
 from credo.model import Batch, Target
 from credo.posteriors import Posterior
@@ -54,17 +55,29 @@ class ValidationRows:
         return float((mixed * weights).sum() / weights.sum())
 
 
-def hold_out(x: Tensor, y: Tensor, networks: int, seed: int, weights: Tensor | None = None) -> ValidationRows:
+def hold_out(
+    x: Tensor,
+    y: Tensor,
+    networks: int,
+    seed: int,
+    *,
+    likelihood: Likelihood | None = None,
+    weights: Tensor | None = None,
+) -> ValidationRows:
     """A part of the rows for each network, so that every row has a say; of a large table, one tenth for all.
 
     Args:
         x: inputs, (N, F).
-        y: standardized targets (N, D), or class numbers (N,), of which each part has its share.
+        y: targets (N, D), standardized by the likelihood or before, or class numbers (N,), of which each part has its
+            share.
         networks: number of networks.
         seed: of the choice.
+        likelihood: of the targets.
         weights: how much each row counts, (N,), all above zero; None for one each.
     """
     classes, naive = None if y.is_floating_point() else y.numpy(), _naive(y)
+    if isinstance(likelihood, Standardized):
+        naive = _naive(likelihood.standardize(y, y)) - likelihood.log_volume
     if x.numel() * networks <= LARGEST_COPY:
         parts = folds(len(x), networks, seed=seed, classes=classes)
         train, held = torch.from_numpy(parts.kept), torch.from_numpy(parts.held)
