@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from credo.estimators import BayesianClassifier, BayesianRegressor
     from credo.fit import CredoWarning, fit
     from credo.loop.checkpoints import Checkpoint
+    from credo.loop.class_weights import class_weights
     from credo.loop.roles import PerMember
     from credo.methods import (
         HMC,
@@ -104,6 +105,7 @@ __all__ = [
     "Target",
     "Variables",
     "VariationalDropout",
+    "class_weights",
     "diagnostics",
     "exact",
     "fit",
@@ -127,6 +129,7 @@ _ELSEWHERE = {
     "estimators": ("BayesianClassifier", "BayesianRegressor"),
     "fit": ("CredoWarning", "fit"),
     "loop.checkpoints": ("Checkpoint",),
+    "loop.class_weights": ("class_weights",),
     "loop.roles": ("PerMember",),
     "model": ("Batch", "Model", "Target"),
     "nets.plan": ("Plan",),

@@ -25,7 +25,7 @@ from credo.loop.progress import Listener, listener
 from credo.loop.roles import Place, roles_of
 from credo.loop.run import Loop, Services
 from credo.loop.units import saved_standards
-from credo.loop.validation import Validation
+from credo.loop.validation import HeldOutForm, Validation
 from credo.methods.base import Method, Sampler
 from credo.model import Model
 from credo.nets.plan import Plan
@@ -107,7 +107,9 @@ def fit(
             (saved.plan, "that of the resumed run") if saved else chosen_plan(plan, run, method, state, streams)
         )
         services = Services(
-            validation=None if validation is None else Validation(validation, roles, run.target, run.variables),
+            validation=None
+            if validation is None
+            else Validation(validation, HeldOutForm(roles, run.source.weighted), run.target, run.variables),
             checkpoints=checkpoints,
             collector=collector_for(method, run, checkpoints),
             listener=listener(progress, type(method).__name__),

@@ -136,6 +136,7 @@ class Batch:
         per_member: whether each member has its own examples.
         weight: how much each example counts, (B,) or (M, B); None for one each.
         factor: batches per epoch, by which the sum over this batch stands for the sum over all data; None for N / B.
+            It counts batches, whatever their examples weigh, and a batch with weights needs it.
     """
 
     x: Inputs
@@ -163,13 +164,13 @@ class Batch:
         return replace(self, x=self.x[index], y=self.y[index], weight=weight)
 
     def rows(self, start: int, stop: int) -> Batch:
-        """Some of the examples; they do not stand for all data."""
+        """Some of the examples, with the factor of the batch: the sums over its parts add up to that over the batch."""
         some: Any = (slice(None), slice(start, stop)) if self.per_member else slice(start, stop)
         weight = None if self.weight is None else self.weight[..., start:stop]
-        return Batch(self.x[some], self.y[some], self.per_member, weight)
+        return Batch(self.x[some], self.y[some], self.per_member, weight, self.factor)
 
     def parts(self, rows: int) -> Iterator[Batch]:
-        """All examples, so many at a time where they can be cut; the parts do not stand for all data."""
+        """All examples, so many at a time where they can be cut."""
         size = rows_at_once(self.example, rows)
         return (self.rows(start, start + size) for start in range(0, self.examples, size))
 
@@ -235,17 +236,22 @@ class Target:
 
         Over the batches of an epoch its average is the sum over all data, also where they differ in size.
         """
-        weighted = log_prob_each if batch.weight is None else log_prob_each * batch.weight
-        return weighted.sum(1) * self.factor(batch)
+        if batch.weight is None:
+            return log_prob_each.sum(1) * self.factor(batch)
+        # what weighs nothing may be as improbable as it likes: zero times minus infinity is no number
+        counted = torch.where(batch.weight > 0, log_prob_each, 0.0)
+        return (counted * batch.weight).sum(1) * self.factor(batch)
 
-    def factor(self, batch: Batch) -> float | Tensor:
-        """What the sum over a batch is multiplied by to stand for all data: batches per epoch, or N / B.
-
-        In the place of B is the total weight of a batch that has weights.
-        """
+    def factor(self, batch: Batch) -> float:
+        """What the sum over a batch is multiplied by to stand for all data: batches per epoch, or N / B."""
         if batch.factor is not None:
             return batch.factor
-        return self.size / (batch.examples if batch.weight is None else batch.weight.sum(-1))
+        if batch.weight is not None:
+            raise ValueError(
+                "a batch with weights does not say which part of the data it is: give Batch(..., factor=1.0) for all "
+                "of them, or the number of batches in an epoch"
+            )
+        return self.size / batch.examples
 
     def temper(self, log_density: Tensor) -> Tensor:
         return log_density if self.temperature == 1.0 else log_density / self.temperature

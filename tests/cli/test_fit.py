@@ -250,3 +250,20 @@ def test_wishes_that_make_no_sense_get_a_sentence(
     assert done.exit_code == 2
     assert words in done.stderr
     assert not Path("run").exists()
+
+
+def test_a_column_may_weigh_the_rows(command: Command, file: Path, table: pd.DataFrame) -> None:
+    table.assign(w=1.0 + (table["x"] > 0)).to_csv(file, index=False)
+    done = command("fit", file, "-t", "y", "--drop", "kind", "--weights", "w", "--epochs", "5")
+    assert done.exit_code == 0, done.output
+    assert "'y' is predicted from 2 columns" in done.stdout
+    assert "column 'w' is no input: it says how much each row counts" in " ".join(done.stdout.split())
+    table[["x", "z"]].to_csv("new.csv", index=False)
+    assert command("predict", "run", "new.csv", "-o", "out.csv").exit_code == 0
+    table.assign(w=-1.0).to_csv(file, index=False)
+    bad = command("fit", file, "-t", "y", "--weights", "w", "--force")
+    assert bad.exit_code == 2
+    assert "negative, the first in row 1" in " ".join(bad.stderr.split())
+    missing = command("fit", file, "-t", "y", "--weights", "ww", "--force")
+    assert missing.exit_code == 2
+    assert "no column 'ww'" in missing.stderr

@@ -123,3 +123,19 @@ def test_single_precision_keeps_six_digits_of_tanh() -> None:
     expected, slope = double.value_and_gradient(flat)
     torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)  # float32
     torch.testing.assert_close(gradient.double(), slope, rtol=1e-4, atol=1e-4)  # float32 sums
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_weights_of_examples_and_the_density_of_repeated_rows(name: str) -> None:
+    likelihood, y, outputs = TARGETS[name]
+    plain = density(nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, outputs)), likelihood, PRIORS[0], y, outputs)
+    weight = torch.tensor([1, 2, 1, 0, 3, 1, 1, 2, 1]).double()
+    twice = torch.repeat_interleave(torch.arange(9), weight.long())
+    weighted = LogDensity(plain.target, Batch(X, y, weight=weight, factor=1.5), plain.variables)
+    repeated = LogDensity(plain.target, Batch(X[twice], y[twice], factor=1.5), plain.variables)
+    assert (weighted._kernel is not None) is kernels.enabled()
+    assert agree(weighted)
+    flat = plain.flat(plain.variables.params)
+    for mine, theirs in zip(weighted.value_and_gradient(flat), repeated.value_and_gradient(flat), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+    assert not torch.allclose(plain.value_and_gradient(flat)[0], weighted.value_and_gradient(flat)[0], rtol=1e-3)

@@ -75,6 +75,14 @@ def fit(
         ),
     ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column not to learn from; may be repeated.")] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<column>",
+            help="The column that says how much each row counts: a weight of two is a row that comes twice.",
+            show_default="every row counts as one",
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
     json_wanted: Json = False,
@@ -93,6 +101,8 @@ def fit(
         credo fit diabetes.csv --target progression
 
         credo fit patients.parquet -t outcome --drop name --out patients-run
+
+        credo fit survey.csv -t income --weights weight
 
         credo fit wine.csv -t quality --task classification --json --quiet
     """

@@ -109,8 +109,7 @@ def pose(
     """
     frame, kinds, notes = table.frame, dict(kinds or {}), list(table.notes)
     for name in (target, *kinds):
-        if name not in frame.columns:
-            raise DataError(f"{table.source} has no column {name!r}; {_near(name, list(frame.columns))}")
+        check_column(table, name)
     frame, task, more = _answered(frame, target, task, table.source)
     notes += more
     others = [name for name in frame.columns if name != target]
@@ -122,6 +121,12 @@ def pose(
     notes += [f"column {c.name!r} is left out: {c.why}" for c in columns if not c.used]
     notes += [f"column {c.name!r}: {c.why}" for c in columns if c.used and c.why]
     return TableProblem(frame, target, task, tuple(columns), tuple(notes))
+
+
+def check_column(table: InputTable, name: str) -> None:
+    """Refuse a name that no column has, with those that are near."""
+    if name not in table.frame.columns:
+        raise DataError(f"{table.source} has no column {name!r}; {_near(name, list(table.frame.columns))}")
 
 
 def _near(name: str, names: list[str]) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from credo.core.arrays import tensor
 from credo.core.pareto import pareto_k
 from credo.core.trees import take
+from credo.core.weights import example_weights
 from credo.methods.mcmc.metropolis import full_log_likelihood
 from credo.model import Batch, Target
 from credo.posteriors import DiagonalGaussian
@@ -55,7 +56,13 @@ class Trust:
 
 
 def trust(
-    posterior: DiagonalGaussian, data: tuple[Any, Any], draws: int = 500, seed: int = 0, temperature: float = 1.0
+    posterior: DiagonalGaussian,
+    data: tuple[Any, Any],
+    draws: int = 500,
+    seed: int = 0,
+    temperature: float = 1.0,
+    *,
+    weights: Any = None,
 ) -> Trust:
     """Draw weights from q and compare its density there with that of the posterior.
 
@@ -65,6 +72,7 @@ def trust(
         draws: weights drawn from each member; at least 25.
         seed: of the draws.
         temperature: that of the fit.
+        weights: those of the examples in the fit, (N,); None for one each.
 
     Raises:
         TypeError: if the posterior has no density over the weights, as dropout and draws.
@@ -75,7 +83,9 @@ def trust(
     """
     posterior = independent_normals(posterior, "trust", "BayesByBackprop or BlackBoxVI")
     check_proper(posterior, "trust")
-    each = [_log_weights(_member(posterior, m), data, draws, seed, temperature) for m in range(posterior.mean.members)]
+    batch = _whole(posterior, data, weights)
+    target = Target(posterior.model, posterior.record.size or batch.examples, temperature)
+    each = [_log_weights(_member(posterior, m), target, batch, draws, seed) for m in range(posterior.mean.members)]
     return Trust(
         tuple(pareto_k(w) for w in each),
         tuple((w.mean().item(), (w.std() / math.sqrt(draws)).item()) for w in each),
@@ -87,16 +97,26 @@ def _member(posterior: DiagonalGaussian, member: int) -> DiagonalGaussian:
     return replace(posterior, mean=posterior.mean.take([member]), scale=take(posterior.scale, [member]))
 
 
-@torch.no_grad()
-def _log_weights(
-    posterior: DiagonalGaussian, data: tuple[Any, Any], draws: int, seed: int, temperature: float
-) -> Tensor:
-    model, variables = posterior.model, posterior.draw(draws, seed).variables
+def _whole(posterior: DiagonalGaussian, data: tuple[Any, Any], weights: Any) -> Batch:
+    """All data that the posterior was fitted to, as one batch."""
+    model = posterior.model
     x, y = posterior.inputs(data[0]), tensor(data[1], "y").to(posterior.device)
-    targets = model.likelihood.check_targets(y, model.outputs(variables, x))
+    targets = model.likelihood.check_targets(y, model.outputs(posterior.mean, x))
     if len(targets) != len(x):
         raise ValueError(f"x has {len(x)} rows and y has {len(targets)}: they must be the same number")
-    target = Target(model, len(x), temperature)
-    log_likelihood = full_log_likelihood(target, variables, Batch(x, targets))
+    each = None if weights is None else example_weights(weights, (len(x),)).to(posterior.device, model.network.dtype)
+    size, fitted = float(len(x) if each is None else each.double().sum()), posterior.record.size
+    if fitted and abs(size - fitted) > 1e-4 * fitted:
+        raise ValueError(
+            f"the posterior was fitted to data that count as {fitted:g} examples, and these count as {size:g}: give "
+            "all of them, and the weights that they had"
+        )
+    return Batch(x, targets, weight=each, factor=1.0)
+
+
+@torch.no_grad()
+def _log_weights(posterior: DiagonalGaussian, target: Target, batch: Batch, draws: int, seed: int) -> Tensor:
+    variables = posterior.draw(draws, seed).variables
+    log_likelihood = full_log_likelihood(target, variables, batch)
     log_joint = target.temper(log_likelihood + target.log_prior(variables.params).double())
     return log_joint - posterior.log_prob(variables.params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from credo.core.weights import check_weights, example_weights
 from credo.likelihoods import Likelihood
 from credo.posteriors import Posterior
 from credo.predictive import Predictive
@@ -21,6 +23,38 @@ from credo.tabular.training import learn
 from credo.tabular.units import in_double, standardizing
 
 Floats = NDArray[np.float64]
+LEAST = 2
+"""Rows that can be learned from."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedRows:
+    """The rows that count for something.
+
+    Attributes:
+        X: rows (N, F).
+        y: their targets, (N,) or (N, D).
+        weights: how much each of them counts, (N,), all above zero; None for one each.
+    """
+
+    X: Floats
+    y: NDArray[Any]
+    weights: Floats | None
+
+    @classmethod
+    def of(cls, X: Floats, y: NDArray[Any], weights: Any) -> WeightedRows:  # noqa: N803
+        """Without the rows that weigh nothing, which are as good as absent."""
+        if weights is None:
+            return cls(X, y, None)
+        each = example_weights(weights, (len(X),), "sample_weight").double().numpy()
+        check_weights(torch.from_numpy(each).float(), "sample_weight, as float32,")
+        # in float32, in which the network computes, the smallest weights are zero
+        counts = each.astype(np.float32) > 0
+        if int(counts.sum()) < LEAST:
+            raise ValueError(
+                f"sample_weight is above zero for {int(counts.sum())} sample(s): at least {LEAST} must count"
+            )
+        return cls(X[counts], y[counts], each[counts])
 
 
 class BayesianEstimator(BaseEstimator, ABC):
@@ -32,20 +66,22 @@ class BayesianEstimator(BaseEstimator, ABC):
     n_features_in_: int
 
     @abstractmethod
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 (scikit-learn's names)
-        """Learn from rows X and targets y."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's names)
+        """Learn from rows X and targets y, of which each counts as much as it weighs."""
 
     @abstractmethod
     def predictive(self, X: Any) -> Predictive:  # noqa: N803
         """The whole predictive distribution of credo at the rows X."""
 
-    def _learn(self, X: Floats, y: Tensor, likelihood: Likelihood, outputs: int) -> None:  # noqa: N803
+    def _learn(self, rows: WeightedRows, y: Tensor, likelihood: Likelihood, outputs: int) -> None:
         params: dict[str, Any] = self.get_params(deep=False)
         settings = Settings(params["epochs"], params["learning_rate"], params["batch_size"], params["members"])
         recipe = recipe_of(params["method"], settings)
         seed = int(check_random_state(params["random_state"]).randint(2**31 - 1))
-        model = table_model(X.shape[1], outputs, likelihood, recipe, params["hidden"], params["activation"])
-        result = learn(standardizing(model, X), torch.tensor(X), y, recipe, seed=seed)
+        model = table_model(rows.X.shape[1], outputs, likelihood, recipe, params["hidden"], params["activation"])
+        model = standardizing(model, rows.X, rows.weights)
+        weights = None if rows.weights is None else torch.from_numpy(rows.weights)
+        result = learn(model, torch.tensor(rows.X), y, recipe, weights=weights, seed=seed)
         self.posterior_, self._precise = result.posterior, in_double(result.posterior)
         self.epochs_ = result.epochs
         self.held_out_log_likelihood_ = result.validation
@@ -55,9 +91,13 @@ class BayesianEstimator(BaseEstimator, ABC):
         rows = validate_data(self, X, reset=False, dtype=np.float64)
         return self._precise.predict(rows)
 
-    def log_likelihood(self, X: Any, y: Any) -> float:  # noqa: N803
+    def log_likelihood(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Mean log predictive density (or probability) of the targets y at the rows X, in nats."""
-        return float(self.predictive(X).log_prob(self._targets(y)).mean())
+        log_probs = self.predictive(X).log_prob(self._targets(y))
+        if sample_weight is None:
+            return float(log_probs.mean())
+        weights = example_weights(sample_weight, (len(log_probs),), "sample_weight").to(log_probs)
+        return float((log_probs * weights)[weights > 0].sum() / weights.sum())
 
     @abstractmethod
     def _targets(self, y: Any) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +13,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
-from credo.estimators.base import BayesianEstimator, Floats
+from credo.core.weights import example_weights
+from credo.estimators.base import LEAST, BayesianEstimator, Floats, WeightedRows
 from credo.likelihoods import Categorical
+from credo.loop.class_weights import class_weights
 from credo.methods import Method
 from credo.predictive import ClassPredictive
 from credo.tabular.recipes import ACTIVATION, HIDDEN
@@ -34,6 +36,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
         learning_rate: step size of the optimizer.
         batch_size: examples per step; None chooses by the number of rows.
+        class_weight: None, "balanced" for classes that weigh the same however rare they are, or the weight of each
+            class by its name, such as {"yes": 5.0}; it multiplies `sample_weight`. Probabilities then are those of a
+            world with such classes.
         random_state: seed, or a numpy RandomState; None draws one.
 
     Attributes:
@@ -62,6 +67,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         epochs: int | None = None,
         learning_rate: float = 3e-3,
         batch_size: int | None = None,
+        class_weight: str | Mapping[Any, float] | None = None,
         random_state: Any = None,
     ) -> None:
         self.method = method
@@ -71,18 +77,35 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self.epochs = epochs
         self.learning_rate = learning_rate
         self.batch_size = batch_size
+        self.class_weight = class_weight
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Learn from rows X (N, F) and their classes y (N,)."""
-        rows, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Learn from rows X (N, F) and their classes y (N,).
+
+        Args:
+            X: rows.
+            y: classes.
+            sample_weight: how much each row counts, (N,): a weight of two is a row that comes twice.
+        """
+        x, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=LEAST)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
+        rows = WeightedRows.of(x, y, self._weights(y, sample_weight))
+        self.classes_, numbers = np.unique(rows.y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError("y has one class only: a classifier needs at least two classes to tell apart")
+            where = "" if rows.weights is None else " where sample_weight is above zero"
+            raise ValueError(f"y has one class only{where}: a classifier needs at least two classes to tell apart")
         self._learn(rows, torch.from_numpy(numbers).long(), Categorical(), len(self.classes_))
         return self
+
+    def _weights(self, y: NDArray[Any], sample_weight: Any) -> Any:
+        """Those of the rows, times those of their classes."""
+        if self.class_weight is None:
+            return sample_weight
+        if sample_weight is not None:
+            sample_weight = example_weights(sample_weight, (len(y),), "sample_weight")
+        return class_weights(y, self.class_weight, weights=sample_weight)
 
     def predictive(self, X: Any) -> ClassPredictive:  # noqa: N803
         """The whole predictive distribution at the rows X: probabilities, entropy and its two parts, ..."""

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from credo.estimators.base import BayesianEstimator, Floats
+from credo.estimators.base import LEAST, BayesianEstimator, Floats, WeightedRows
 from credo.likelihoods import HeteroscedasticGaussian, LearnedGaussian
 from credo.methods import Method
 from credo.predictive import NumericPredictive
@@ -78,18 +78,24 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self.batch_size = batch_size
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Learn from rows X (N, F) and targets y, (N,) or (N, D)."""
-        rows, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=2)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Learn from rows X (N, F) and targets y, (N,) or (N, D).
+
+        Args:
+            X: rows.
+            y: targets.
+            sample_weight: how much each row counts, (N,): a weight of two is a row that comes twice.
+        """
+        x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=LEAST)
         y = np.asarray(y, dtype=np.float64)
         self._flat = y.ndim == 1
-        targets = y.reshape(len(y), -1)
+        rows = WeightedRows.of(x, y.reshape(len(y), -1), sample_weight)
         if self.noise not in ("varying", "constant"):
             raise ValueError(f"noise must be varying or constant, got {self.noise!r}")
         varying = self.noise == "varying"
         likelihood = HeteroscedasticGaussian(SMALLEST_NOISE) if varying else LearnedGaussian()
-        units = in_the_units_of(likelihood, targets)
-        self._learn(rows, torch.tensor(targets), units, targets.shape[1] * (2 if varying else 1))
+        units = in_the_units_of(likelihood, rows.y, rows.weights)
+        self._learn(rows, torch.tensor(rows.y), units, rows.y.shape[1] * (2 if varying else 1))
         return self
 
     def predictive(self, X: Any) -> NumericPredictive:  # noqa: N803

@@ -83,19 +83,22 @@ def percent(part: float) -> str:
     return f"{100 * part:.{digits}f}\u00a0%"  # a space that does not break the line
 
 
-def beats_naive(losses: Tensor, naive_losses: Tensor, text: str) -> Check:
+def beats_naive(losses: Tensor, naive_losses: Tensor, text: str, weights: Tensor | None = None) -> Check:
     """Whether the loss is lower than that of the answer that ignores the inputs, by more than chance.
 
     Args:
         losses: of the posterior at each row, (B,).
         naive_losses: of the naive answer, (B,).
         text: both, in words.
+        weights: how much each row counts, (B,); None for one each.
     """
     gain = naive_losses - losses
-    mean, error = (
-        float(gain.mean()),
-        float(gain.std(correction=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf,
-    )
+    share = torch.full_like(gain, 1.0 / len(gain)) if weights is None else (weights / weights.sum()).to(gain)
+    mean, error = float((share * gain).sum()), math.inf
+    if len(gain) > 1:
+        # rows are drawn and weights are not: for equal ones it is the standard error of a mean
+        squares = float((share * (gain - mean)).square().sum())
+        error = math.sqrt(squares * len(gain) / (len(gain) - 1))
     question = "Does it beat guessing?"
     if mean > Z * error:
         return Check(question, Rating.GOOD.value, f"Yes: {text}.")

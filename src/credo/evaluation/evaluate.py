@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,7 @@ class HeldOutRows:
         record: how training went.
         plain_share: part of the training rows that a single network learned from.
         training: how long training was; None where that is not known.
+        weights: how much each row counts in the scores, (B,); None for one each.
     """
 
     prediction: Predictive
@@ -59,6 +61,7 @@ class HeldOutRows:
     record: Record
     plain_share: float = 1.0
     training: TrainingLength | None = None
+    weights: Tensor | None = None
 
 
 def evaluate(case: HeldOutRows, seed: int = 0) -> Evaluation:
@@ -77,7 +80,7 @@ def evaluate(case: HeldOutRows, seed: int = 0) -> Evaluation:
         classes=case.classes,
         trained=len(case.trained),
         held_out=len(case.y),
-        scores=scores(case.prediction, case.plain, case.naive, case.y),
+        scores=scores(case.prediction, case.plain, case.naive, case.y, case.weights),
         calibration=view.calibration,
         rejection=_thinned(curve),
         familiarity=Familiarity.of(apart),
@@ -125,7 +128,7 @@ def _of_numbers(case: HeldOutRows) -> _View:
     losses, naive = (mean - observed).square(), (_flat(case.naive.mean) - observed).square()
     outer, middle = (_held(prediction, observed, level) for level in (honesty.OUTER, honesty.MIDDLE))
     curve = metrics.coverage_curve(prediction, case.y)
-    errors = checks.number(float(losses.mean().sqrt())), checks.number(float(naive.mean().sqrt()))
+    errors = [checks.number(math.sqrt(_mean(each, case.weights))) for each in (losses, naive)]
     text = f"its typical error is {errors[0]}, and {errors[1]} for always answering the mean"
     none = torch.empty(0, dtype=torch.float64)
     return _View(
@@ -146,7 +149,7 @@ def _of_numbers(case: HeldOutRows) -> _View:
         calibration=Calibration(
             _floats(curve.level), _floats(curve.coverage), (float(len(observed)),) * len(curve.level)
         ),
-        checks=(checks.beats_naive(losses, naive, text), honesty.covers(outer, middle, len(observed))),
+        checks=(checks.beats_naive(losses, naive, text, case.weights), honesty.covers(outer, middle, len(observed))),
     )
 
 
@@ -157,7 +160,7 @@ def _of_classes(case: HeldOutRows) -> _View:
     right = label == case.y
     naive = case.naive.mean.argmax(-1) == case.y
     curve = metrics.reliability_curve(prediction, case.y, bins=10)
-    parts = checks.percent(float(right.double().mean())), checks.percent(float(naive.double().mean()))
+    parts = [checks.percent(_mean(each.double(), case.weights)) for each in (right, naive)]
     text = f"it is right in {parts[0]} of the rows, and always answering the most frequent class in {parts[1]}"
     none = torch.empty(0, dtype=torch.float64)
     return _View(
@@ -176,10 +179,14 @@ def _of_classes(case: HeldOutRows) -> _View:
         answers=[case.classes[k] for k in case.y.tolist()],
         calibration=Calibration(_floats(curve.confidence), _floats(curve.accuracy), _floats(curve.count)),
         checks=(
-            checks.beats_naive((~right).double(), (~naive).double(), text),
+            checks.beats_naive((~right).double(), (~naive).double(), text, case.weights),
             honesty.sure_enough(confidence, right),
         ),
     )
+
+
+def _mean(values: Tensor, weights: Tensor | None) -> float:
+    return float(values.mean() if weights is None else (values * weights).sum() / weights.sum())
 
 
 def _held(prediction: NumericPredictive, observed: Tensor, level: float) -> float:

@@ -25,33 +25,43 @@ class Measure:
     Attributes:
         id: its name.
         title: in plain words.
-        of: gives the number.
+        of: gives the number, of a prediction, of what was observed and of the weights of the rows.
         better: "lower", "higher", or the number that it should be.
     """
 
     id: str
     title: str
-    of: Callable[[Predictive, Tensor], float]
+    of: Callable[[Predictive, Tensor, Tensor | None], float]
     better: str | float
 
 
+def _of(metric: Callable[..., float]) -> Callable[[Predictive, Tensor, Tensor | None], float]:
+    return lambda prediction, y, weights: metric(prediction, y, weights=weights)
+
+
 OF_NUMBERS = (
-    Measure("rmse", "typical error (root mean square)", metrics.rmse, "lower"),
-    Measure("mae", "mean absolute error", metrics.mae, "lower"),
-    Measure("coverage", "rows inside their 95 % interval", lambda p, y: metrics.coverage(p, y, LEVEL), LEVEL),
-    Measure("sharpness", "mean width of the 95 % interval", lambda p, y: metrics.sharpness(p, LEVEL), "lower"),
-    Measure("crps", "continuous ranked probability score", metrics.crps, "lower"),
-    Measure("log_likelihood", "log likelihood per row", metrics.log_likelihood, "higher"),
+    Measure("rmse", "typical error (root mean square)", _of(metrics.rmse), "lower"),
+    Measure("mae", "mean absolute error", _of(metrics.mae), "lower"),
+    Measure(
+        "coverage", "rows inside their 95 % interval", lambda p, y, w: metrics.coverage(p, y, LEVEL, weights=w), LEVEL
+    ),
+    Measure(
+        "sharpness", "mean width of the 95 % interval", lambda p, _, w: metrics.sharpness(p, LEVEL, weights=w), "lower"
+    ),
+    Measure("crps", "continuous ranked probability score", _of(metrics.crps), "lower"),
+    Measure("log_likelihood", "log likelihood per row", _of(metrics.log_likelihood), "higher"),
 )
 OF_CLASSES = (
-    Measure("accuracy", "rows with the right class", metrics.accuracy, "higher"),
-    Measure("calibration_error", "expected calibration error", metrics.expected_calibration_error, "lower"),
-    Measure("brier", "Brier score", metrics.brier, "lower"),
-    Measure("log_likelihood", "log likelihood per row", metrics.log_likelihood, "higher"),
+    Measure("accuracy", "rows with the right class", _of(metrics.accuracy), "higher"),
+    Measure("calibration_error", "expected calibration error", _of(metrics.expected_calibration_error), "lower"),
+    Measure("brier", "Brier score", _of(metrics.brier), "lower"),
+    Measure("log_likelihood", "log likelihood per row", _of(metrics.log_likelihood), "higher"),
 )
 
 
-def scores(prediction: Predictive, plain: Sequence[Predictive], naive: Predictive, y: Tensor) -> tuple[Score, ...]:
+def scores(
+    prediction: Predictive, plain: Sequence[Predictive], naive: Predictive, y: Tensor, weights: Tensor | None = None
+) -> tuple[Score, ...]:
     """All measures of a prediction, side by side.
 
     Args:
@@ -59,12 +69,13 @@ def scores(prediction: Predictive, plain: Sequence[Predictive], naive: Predictiv
         plain: of single networks; empty where the posterior is one.
         naive: of the answer that ignores the inputs.
         y: what was observed.
+        weights: how much each row counts, (B,); None for one each.
     """
     found = []
     for measure in OF_CLASSES if isinstance(prediction, ClassPredictive) else OF_NUMBERS:
-        single = [measure.of(one, y) for one in plain]
+        single = [measure.of(one, y, weights) for one in plain]
         mean = math.fsum(single) / len(single) if single else None
-        model, ignorant = _finite(measure.of(prediction, y)), _finite(measure.of(naive, y))
+        model, ignorant = _finite(measure.of(prediction, y, weights)), _finite(measure.of(naive, y, weights))
         found.append(Score(measure.id, measure.title, model, _finite(mean), ignorant, measure.better))
     return tuple(found)
 
@@ -73,29 +84,35 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def naive_numbers(trained: Tensor, rows: int) -> NumericPredictive:
+def naive_numbers(trained: Tensor, rows: int, weights: Tensor | None = None) -> NumericPredictive:
     """Always the mean of the training targets, with their standard deviation as the error bar.
 
     Args:
         trained: training targets, (N,).
         rows: how many rows to answer for.
+        weights: how much each training row counts, (N,); None for one each.
     """
     values = trained.double().reshape(-1)
-    draws = values.mean().expand(1, rows, 1)
-    found = predictive(Gaussian(scale=float(values.std(correction=0))), draws, {}, torch.zeros(1, dtype=torch.float64))
+    mean, scale = values.mean(), values.std(correction=0)
+    if weights is not None:
+        share = weights / weights.sum()
+        mean = mean + (share * (values - mean)).sum()
+        scale = (share * (values - mean).square()).sum().sqrt()
+    found = predictive(Gaussian(scale=float(scale)), mean.expand(1, rows, 1), {}, torch.zeros(1, dtype=torch.float64))
     assert isinstance(found, NumericPredictive)
     return found
 
 
-def naive_classes(trained: Tensor, classes: int, rows: int) -> ClassPredictive:
+def naive_classes(trained: Tensor, classes: int, rows: int, weights: Tensor | None = None) -> ClassPredictive:
     """Always the frequencies of the training classes, so that the answer is the most frequent one.
 
     Args:
         trained: training class numbers, (N,).
         classes: K.
         rows: how many rows to answer for.
+        weights: how much each training row counts, (N,); None for one each.
     """
-    counts = torch.bincount(trained.long().reshape(-1), minlength=classes).double()
+    counts = torch.bincount(trained.long().reshape(-1), weights, minlength=classes).double()
     logits = (counts / counts.sum()).log().expand(1, rows, classes)
     found = predictive(Categorical(), logits, {}, torch.zeros(1, dtype=torch.float64))
     assert isinstance(found, ClassPredictive)

@@ -90,8 +90,8 @@ def fit(vae: VAE, x: Any, method: AutoEncodingBayes | None = None, **around: Any
         vae: what to train.
         x: (N, ...), such as images (N, 28, 28) with gray values from 0 to 1.
         method: how; None for `AutoEncodingBayes()`.
-        around: what `credo.fit` takes beside: seed, device, checkpoint, resume, progress, seconds; and validation,
-            which is more x here.
+        around: what `credo.fit` takes beside: weights, seed, device, checkpoint, resume, progress, seconds; and
+            validation, which is more x here.
 
     Examples:
         >>> import torch

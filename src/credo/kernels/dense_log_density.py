@@ -27,7 +27,14 @@ Activation = tuple[Callable[..., Tensor], Callable[..., Tensor]]  # in place, an
 
 
 def dense_log_density(
-    network: Network, likelihood: Likelihood, prior: Prior, x: Inputs, y: Inputs, learned: Layout, factor: float
+    network: Network,
+    likelihood: Likelihood,
+    prior: Prior,
+    x: Inputs,
+    y: Inputs,
+    learned: Layout,
+    factor: float,
+    weight: Tensor | None = None,
 ) -> ValueAndGradient | None:
     """The function from weights (C, P) to factor log p(y | x, w) + log p(w), (C,), and its gradient; None elsewhere.
 
@@ -40,6 +47,7 @@ def dense_log_density(
         y: targets, (B, D) or (B,).
         learned: the learned parameters of the likelihood, whose numbers come after the weights.
         factor: how often every example counts.
+        weight: how much each example counts beside, (B,); None for one each.
     """
     if not (enabled() and isinstance(x, Tensor) and isinstance(y, Tensor)):
         return None
@@ -50,7 +58,8 @@ def dense_log_density(
     columns, layout = scaled.flatten(1).T.contiguous(), network.layout
     volume: float | None = None
     if _is_exactly(likelihood, Standardized):
-        y, volume, likelihood = likelihood.standardize(y, columns), len(y) * likelihood.log_volume, likelihood.base
+        total = len(y) if weight is None else float(weight.double().sum())
+        y, volume, likelihood = likelihood.standardize(y, columns), total * likelihood.log_volume, likelihood.base
     prior_gradient = _prior_gradient(prior, layout, columns)
     count = sum(math.prod(info.shape) for info in layout.values())
 
@@ -59,7 +68,7 @@ def dense_log_density(
         params = unravel(flat[:, :count], layout)
         theta = unravel(flat[:, count:], learned) if learned else {}
         hidden = _forward(layers, params, columns)
-        log_likelihood, delta, by_theta = _output_gradient(likelihood, hidden[-1], y, theta)
+        log_likelihood, delta, by_theta = _output_gradient(likelihood, hidden[-1], y, theta, weight)
         by_weight = _backward(layers, params, hidden, delta)
         log_prior, gradient = prior_gradient(flat[:, :count])
         gradient = gradient.add(ravel({name: by_weight[name] for name in layout}), alpha=factor)
@@ -160,8 +169,12 @@ def _prior_gradient(prior: Prior, layout: Layout, like: Tensor) -> ValueAndGradi
     return normal
 
 
-def _output_gradient(likelihood: Likelihood, f: Tensor, y: Tensor, learned: Params) -> tuple[Tensor, Tensor, Params]:
+def _output_gradient(
+    likelihood: Likelihood, f: Tensor, y: Tensor, learned: Params, weight: Tensor | None = None
+) -> tuple[Tensor, Tensor, Params]:
     """log p(y | f) of outputs (C, E, B), (C,), and its gradients by them and by the learned parameters."""
+    if weight is not None:
+        return _output_gradient_by_autograd(likelihood, f, y, learned, weight)
     if _is_exactly(likelihood, Gaussian):  # -(y - f)^2 / 2 s^2, whose gradient is (y - f) / s^2
         scale, error = likelihood.scale, y.T - f
         flat = error.flatten(1)
@@ -178,8 +191,17 @@ def _output_gradient(likelihood: Likelihood, f: Tensor, y: Tensor, learned: Para
         value = log_probs.gather(1, index).sum((1, 2))
         return value, log_probs.exp_().neg_().scatter_add_(1, index, torch.ones_like(index, dtype=f.dtype)), {}
 
+    return _output_gradient_by_autograd(likelihood, f, y, learned, None)
+
+
+def _output_gradient_by_autograd(
+    likelihood: Likelihood, f: Tensor, y: Tensor, learned: Params, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Params]:
+    """The same of any likelihood, where each example counts as much as it weighs, (B,)."""
+
     def log_prob(outputs: Tensor, *theta: Tensor) -> Tensor:
-        return likelihood.log_prob(outputs.mT, y, dict(zip(learned, theta, strict=True))).sum(1)
+        each = likelihood.log_prob(outputs.mT, y, dict(zip(learned, theta, strict=True)))
+        return (each if weight is None else torch.where(weight > 0, each, 0.0) * weight).sum(1)
 
     value, (by_outputs, *by_theta) = _by_autograd(log_prob, f, *learned.values())
     return value, by_outputs, dict(zip(learned, by_theta, strict=True))

@@ -139,6 +139,8 @@ def tensor_source(
     per_member = isinstance(data, PerMember)
     given = roles.split(data, "data")
     if weights is not None:
+        if given.weights is not None:
+            raise ValueError("weights are given twice, in PerMember(...) and in fit(..., weights=...): give them once")
         given = given._replace(weights=weights)
     found = examples(given, dtype, per_member=per_member, members=members if per_member else None)
     if not per_member:

@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 from credo.core.arrays import tensor
 from credo.core.checks import check_kind
 from credo.core.inputs import Graph, Inputs, Targets, graph_mask, inputs, leaves_of, real_numbers
+from credo.core.weights import check_weights, example_weights
 
 Place = str | int
 """The key of a part of a dict, or its place in a tuple."""
@@ -88,7 +89,7 @@ class Roles:
             name: what a person calls them.
         """
         if isinstance(data, PerMember):
-            return Given(data.x, data.y, data.weights)
+            return self._per_member(data)
         if isinstance(data, TensorDataset):
             data = data.tensors
         if self.names and hasattr(data, "_asdict"):
@@ -101,6 +102,13 @@ class Roles:
             f"{name} must be a pair (x, y), a TensorDataset or a DataLoader, got {type(data).__name__}; of a dict, "
             "fit(..., targets=...) names the targets"
         )
+
+    def _per_member(self, data: PerMember) -> Given:
+        if self.weights is not None:
+            raise ValueError(
+                f"data per member have no part {self.weights!r}: give their weights as PerMember(x, y, weights=...)"
+            )
+        return Given(data.x, data.y, data.weights)
 
     @property
     def names(self) -> bool:
@@ -120,6 +128,8 @@ class Roles:
         for place in self._all():
             if place not in data:
                 raise ValueError(f"{name} has no part {place!r}: it has {listed}")
+        if self.weights in _listed(self.targets):
+            raise ValueError(f"{name} has targets in {self.weights!r}, which cannot be the weights of the examples too")
         taken = [*_listed(self.targets), self.weights]
         rest = {key: value for key, value in data.items() if key not in taken}
         x = rest if self.inputs is None else _chosen(data, self.inputs)
@@ -127,7 +137,12 @@ class Roles:
 
     def _by_place(self, data: tuple[Any, ...], name: str) -> Given:
         count = len(data)
-        if self.targets is None and count - (self.weights is not None) != 2:
+        if self.targets is None and self.weights is not None and count != 3:
+            raise ValueError(
+                f"{name} has {count} parts, and weights={self.weights!r} says which of them weighs the examples: there "
+                "must be two more, x and y, or say which ones they are by fit(..., inputs=..., targets=...)"
+            )
+        if self.targets is None and self.weights is None and count != 2:
             raise ValueError(
                 f"{name} must be a pair (x, y): inputs and targets, got {count} of them; fit(..., targets=...) and "
                 "weights=... say which of several they are, by place, as in targets=-1 or weights=2"
@@ -143,6 +158,8 @@ class Roles:
         weights = None if not isinstance(self.weights, int) else self.weights % count
         others = [i for i in range(count) if i != weights]
         targets = self.targets % count if isinstance(self.targets, int) else others[-1]
+        if targets == weights:
+            raise ValueError(f"{name} has targets in part {targets}, which cannot be the weights of the examples too")
         rest = [i for i in others if i != targets]
         chosen = rest if self.inputs is None else [place % count for place in _listed(self.inputs)]
         single = isinstance(self.inputs, int) or (self.inputs is None and len(rest) == 1)
@@ -200,10 +217,23 @@ def examples(
         _check_members(x, y, members)
     rows, targets = (x[0], y[0]) if per_member else (x, y)
     check_rows(rows, targets, prefix)
-    weights = None if given.weights is None else checked_weights(given.weights, y, dtype, prefix, per_member=per_member)
+    # a batch of a loader may weigh nothing; that all of them do is for their reader to find
+    weights = (
+        None
+        if given.weights is None
+        else checked_weights(given.weights, y, dtype, prefix, per_member=per_member, some=not of_loader)
+    )
     if mask is not None:
-        weights = mask.to(dtype) if weights is None else weights * mask
+        weights = _known_weights(weights, mask.to(dtype), prefix)
     return Examples(x, y, weights)
+
+
+def _known_weights(weights: Tensor | None, mask: Tensor, prefix: str) -> Tensor:
+    """Weights of a graph's nodes, zero for those that the mask leaves out."""
+    if weights is None:
+        return mask
+    check_weights(weights * mask, f"{prefix}weights of the nodes that the mask keeps", some=True)
+    return weights * mask
 
 
 def _targets(values: Any, name: str, dtype: torch.dtype, *, per_member: bool) -> Inputs:
@@ -246,28 +276,16 @@ def check_rows(x: Inputs, y: Inputs, prefix: str = "") -> None:
     if len(x) != len(y):
         raise ValueError(f"{prefix}x has {len(x)} rows and {prefix}y has {len(y)}: they must be the same number")
     if len(x) == 0:
-        raise ValueError("the data are empty: there is nothing to learn from")
+        raise ValueError(f"the {prefix}data are empty: there is nothing to {'judge by' if prefix else 'learn from'}")
 
 
 def checked_weights(
-    values: Any, y: Inputs, dtype: torch.dtype, prefix: str = "", *, per_member: bool = False
+    values: Any, y: Inputs, dtype: torch.dtype, prefix: str = "", *, per_member: bool = False, some: bool = True
 ) -> Tensor:
-    """Weights of examples, (N,) or (M, N), or a sentence that says what is wrong with them."""
+    """Weights of examples, (N,) or (M, N), in the precision of the model."""
     name = f"{prefix}weights"
-    weights = tensor(values, name)
     rows = tuple((y if isinstance(y, Tensor) else next(iter(y.leaves.values()))).shape[: 2 if per_member else 1])
-    if weights.ndim == len(rows) + 1 and weights.shape[-1] == 1:
-        weights = weights.squeeze(-1)
-    if tuple(weights.shape) != rows:
-        raise ValueError(
-            f"{name} has shape {tuple(weights.shape)}, and there are {' x '.join(map(str, rows))} examples: it needs "
-            "one number for each"
-        )
-    weights = weights.to(dtype)
-    if not bool(weights.isfinite().all()):
-        raise ValueError(f"{name} has NaN or infinite values: an example may weigh 0 or more")
-    if bool((weights < 0).any()):
-        raise ValueError(f"{name} has negative values: an example may weigh 0 or more")
-    if not bool((weights > 0).any()) and not prefix:
-        raise ValueError(f"{name} are all zero: there is nothing to learn from")
-    return weights
+    weights = example_weights(values, rows, name, some=some)
+    precise = weights.to(dtype)
+    check_weights(precise, f"{name}, as {str(dtype).removeprefix('torch.')},", some=some)
+    return precise

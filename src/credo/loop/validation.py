@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
+from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Variables, finite_members
-from credo.loop.roles import PAIR, Examples, Roles, examples
-from credo.model import Batch, Target, likelihood_params
+from credo.loop.roles import PAIR, Examples, Given, Roles, examples
+from credo.model import Batch, Model, Target, likelihood_params
+from credo.posteriors.base import checked_outputs
 from credo.predictive import ClassPredictive, predictive
 
 ENTRIES = 2**24
@@ -26,14 +29,16 @@ class Validation:
     Both are averages by the weights of the examples, where they have some.
     """
 
-    def __init__(self, data: Any, roles: Roles, target: Target, variables: Variables) -> None:
+    def __init__(self, data: Any, form: HeldOutForm, target: Target, variables: Variables) -> None:
         model = target.model
         self.parts: list[Batch] = []
-        for found in _read(data, roles, model.data_dtype):
+        for found in _read(data, form, model.data_dtype):
             x, y, weight = found.to(variables.device)
+            targets = model.likelihood.check_targets(y, _outputs(model, variables, x))
             rows = ENTRIES // (model.network.trace(variables, x).activations * variables.members)
-            targets = model.likelihood.check_targets(y, model.outputs(variables, x))
             self.parts += Batch(x, targets, weight=weight).parts(rows)
+        if not any(part.weight is None or bool((part.weight > 0).any()) for part in self.parts):
+            raise ValueError("the weights of the validation examples are all zero: there is nothing to judge by")
 
     @torch.no_grad()
     def __call__(self, target: Target, variables: Variables) -> dict[str, Tensor]:
@@ -58,25 +63,49 @@ class Validation:
         if self.parts[0].weight is None:
             return values.mean()
         weights = torch.cat([part.weight for part in self.parts if part.weight is not None]).to(values)
-        each = values.reshape(len(values), -1).mean(1)
+        counts = weights > 0  # what weighs nothing may be as improbable as it likes
+        each, weights = values.reshape(len(values), -1).mean(1)[counts], weights[counts]
         return (each * weights).sum() / weights.sum()
 
 
-def _read(data: Any, roles: Roles, dtype: torch.dtype) -> list[Examples]:
+def _outputs(model: Model, variables: Variables, x: Inputs) -> int:
+    try:
+        return checked_outputs(model, variables, x)
+    except ValueError as error:
+        raise ValueError(f"validation: {error}") from error
+
+
+@dataclass(frozen=True)
+class HeldOutForm:
+    """How held-out examples are read.
+
+    Attributes:
+        roles: what the parts of the training data are.
+        weighted: whether training examples have weights, so that a third part of held-out ones is theirs.
+    """
+
+    roles: Roles
+    weighted: bool
+
+    def split(self, data: Any, name: str, *, of_loader: bool = False) -> Given:
+        """By the roles of the training data, where the data have the same form; otherwise (x, y) or (x, y, weights)."""
+        roles, parts = self.roles, data.tensors if isinstance(data, TensorDataset) else data
+        if not isinstance(parts, list | tuple):
+            return roles.split(data, name)
+        named = hasattr(parts, "_asdict")
+        if not named and (roles.names or (roles.weights is not None and len(parts) == 2)):
+            roles = PAIR
+        # the third part of a data set may be anything, such as the number of a row
+        said = self.weighted or (isinstance(data, tuple) and not of_loader and not named)
+        return (Roles(weights=2) if roles == PAIR and len(parts) == 3 and said else roles).split(parts, name)
+
+
+def _read(data: Any, form: HeldOutForm, dtype: torch.dtype) -> list[Examples]:
     """The held-out examples: all at once, or the batches of a DataLoader, which are read once."""
     if not isinstance(data, DataLoader):
-        return [examples(_form(data, roles).split(data, "validation"), dtype, prefix="validation ")]
+        return [examples(form.split(data, "validation"), dtype, prefix="validation ")]
     with Stream(0, ("validation",)).borrowed_global():
-        items = [_form(item, roles).split(item, "a batch of the validation loader") for item in data]
+        items = [form.split(item, "a batch of the validation loader", of_loader=True) for item in data]
     if not items:
         raise ValueError("the DataLoader of validation gives no batch")
     return [examples(item, dtype, prefix="validation ", of_loader=True) for item in items]
-
-
-def _form(data: Any, roles: Roles) -> Roles:
-    """The roles of the training data, where the data have the same form; otherwise (x, y) or (x, y, weights)."""
-    if not isinstance(data, list | tuple):
-        return roles
-    if roles.names and not hasattr(data, "_asdict"):
-        roles = PAIR
-    return Roles(weights=2) if roles == PAIR and len(data) == 3 else roles

@@ -11,6 +11,7 @@ from credo.core.arrays import tensor
 from credo.core.checks import check_at_least
 from credo.core.rng import Stream
 from credo.metrics.inputs import ArrayLike, classes_like, numeric, probabilities, scores, targets_like
+from credo.metrics.weights import or_ones, weights_of_rows
 from credo.predictive import Predictive
 
 
@@ -21,7 +22,7 @@ class ReliabilityCurve:
     Attributes:
         confidence: mean confidence in each bin, (n,).
         accuracy: part of the bin that was right, (n,).
-        count: examples in each bin, (n,).
+        count: examples in each bin, or their total weight, (n,).
     """
 
     confidence: Tensor
@@ -45,7 +46,12 @@ class ReliabilityCurve:
 
 
 def reliability_curve(
-    prediction: Predictive | ArrayLike, y: ArrayLike, bins: int = 15, *, equal_mass: bool = False
+    prediction: Predictive | ArrayLike,
+    y: ArrayLike,
+    bins: int = 15,
+    *,
+    equal_mass: bool = False,
+    weights: ArrayLike | None = None,
 ) -> ReliabilityCurve:
     """How often the most probable class is right, as a function of its probability.
 
@@ -55,14 +61,22 @@ def reliability_curve(
         bins: number of bins.
         equal_mass: bins with equally many examples instead of bins of equal width. Examples of the same confidence
             share a bin, so that the answer does not depend on the order of the examples.
+        weights: how much each example counts, (B,); None for one each.
     """
     probs = probabilities(prediction)
     confidence, label = probs.max(1)
-    return reliability_of_scores(confidence, label == classes_like(y, probs), bins, equal_mass=equal_mass)
+    each = weights_of_rows(weights, prediction, probs)
+    right = label == classes_like(y, probs)
+    return reliability_of_scores(confidence, right, bins, equal_mass=equal_mass, weights=each)
 
 
 def reliability_of_scores(
-    confidence: ArrayLike, right: ArrayLike, bins: int = 15, *, equal_mass: bool = False
+    confidence: ArrayLike,
+    right: ArrayLike,
+    bins: int = 15,
+    *,
+    equal_mass: bool = False,
+    weights: ArrayLike | None = None,
 ) -> ReliabilityCurve:
     """The same for any stated probability of any event.
 
@@ -71,30 +85,40 @@ def reliability_of_scores(
         right: whether the event came true, (B,).
         bins: number of bins.
         equal_mass: bins with equally many examples instead of bins of equal width.
+        weights: how much each example counts, (B,); None for one each.
     """
     check_at_least("bins", bins, 1)
     stated = scores(confidence, "confidence")
     truth = scores(tensor(right, "right").double(), "right").to(stated.device)
     if len(truth) != len(stated):
         raise ValueError(f"right has {len(truth)} entries and confidence {len(stated)}: they must agree")
-    place = torch.bucketize(stated, _edges(stated, bins, equal_mass))  # bins are (a, b], the first one [0, b]
-    count = torch.zeros(bins, dtype=torch.float64, device=stated.device).index_add_(0, place, torch.ones_like(stated))
+    each = or_ones(weights_of_rows(weights, stated, stated), stated)
+    place = torch.bucketize(stated, _edges(stated, each, bins, equal_mass))  # bins are (a, b], the first one [0, b]
+    count = torch.zeros(bins, dtype=torch.float64, device=stated.device).index_add_(0, place, each)
     filled = count > 0
-    sums = [torch.zeros_like(count).index_add_(0, place, values)[filled] for values in (stated, truth)]
+    sums = [torch.zeros_like(count).index_add_(0, place, each * values)[filled] for values in (stated, truth)]
     return ReliabilityCurve(sums[0] / count[filled], sums[1] / count[filled], count[filled])
 
 
-def _edges(confidence: Tensor, bins: int, equal_mass: bool) -> Tensor:
+def _edges(confidence: Tensor, weights: Tensor, bins: int, equal_mass: bool) -> Tensor:
     """The bins - 1 inner edges."""
+    parts = torch.arange(1, bins, dtype=torch.float64, device=confidence.device) / bins
     if not equal_mass:
-        return torch.arange(1, bins, dtype=torch.float64, device=confidence.device) / bins
-    ordered = confidence.sort().values
-    last = (torch.arange(1, bins, device=confidence.device) * len(ordered)).div(bins, rounding_mode="floor") - 1
-    return ordered[last.clamp_min(0)]
+        return parts
+    ordered = confidence.sort()
+    below = weights[ordered.indices].cumsum(0)
+    # the first example with which a part is complete; sums of fractions differ by rounding
+    last = torch.searchsorted(below / below[-1], parts - 1e-12)
+    return ordered.values[last]
 
 
 def expected_calibration_error(
-    prediction: Predictive | ArrayLike, y: ArrayLike, bins: int = 15, *, equal_mass: bool = False
+    prediction: Predictive | ArrayLike,
+    y: ArrayLike,
+    bins: int = 15,
+    *,
+    equal_mass: bool = False,
+    weights: ArrayLike | None = None,
 ) -> float:
     """Mean distance between stated confidence and accuracy, over bins of confidence.
 
@@ -105,11 +129,12 @@ def expected_calibration_error(
         y: observed class numbers, (B,).
         bins: number of bins.
         equal_mass: bins with equally many examples instead of bins of equal width.
+        weights: how much each example counts, (B,); None for one each.
 
     Reference: M. P. Naeini, G. F. Cooper, M. Hauskrecht, "Obtaining well calibrated probabilities using Bayesian
         binning", 2015; equal mass: K. Nguyen, B. O'Connor, 2015, https://arxiv.org/abs/1508.05154
     """
-    return reliability_curve(prediction, y, bins, equal_mass=equal_mass).expected_error
+    return reliability_curve(prediction, y, bins, equal_mass=equal_mass, weights=weights).expected_error
 
 
 def pit(prediction: Predictive, y: ArrayLike, seed: int = 0) -> Tensor:
@@ -154,13 +179,16 @@ class CoverageCurve:
         return float((self.coverage - self.level).abs().mean())
 
 
-def coverage_curve(prediction: Predictive, y: ArrayLike, levels: ArrayLike | None = None) -> CoverageCurve:
+def coverage_curve(
+    prediction: Predictive, y: ArrayLike, levels: ArrayLike | None = None, *, weights: ArrayLike | None = None
+) -> CoverageCurve:
     """How many observations the intervals of every level hold: the diagonal when the prediction is right.
 
     Args:
         prediction: a Predictive over numbers.
         y: what was observed, (B,) or (B, D).
         levels: between 0 and 1; None for 0.05, 0.10 .. 0.95.
+        weights: how much each example counts, (B,); None for one each.
 
     Reference: V. Kuleshov, N. Fenner, S. Ermon, "Accurate uncertainties for deep learning using calibrated
         regression", 2018, https://arxiv.org/abs/1807.00263
@@ -169,6 +197,8 @@ def coverage_curve(prediction: Predictive, y: ArrayLike, levels: ArrayLike | Non
     if not bool(((stated > 0) & (stated < 1)).all()):
         raise ValueError("levels must lie between 0 and 1")
     values = pit(prediction, y)
-    needed = (2.0 * (values - 0.5).abs()).flatten().sort().values  # the smallest level that holds each observation
-    inside = torch.searchsorted(needed, stated.to(needed.device), right=True)
-    return CoverageCurve(stated, (inside.double() / len(needed)).to(stated.device))
+    needed = (2.0 * (values - 0.5).abs()).flatten().sort()  # the smallest level that holds each observation
+    inside = torch.searchsorted(needed.values, stated.to(values.device), right=True)
+    each = or_ones(weights_of_rows(weights, values, values), values).repeat_interleave(values.shape[1])
+    held = torch.cat([each.new_zeros(1), each[needed.indices].cumsum(0)])
+    return CoverageCurve(stated, (held[inside] / held[-1]).to(stated.device))

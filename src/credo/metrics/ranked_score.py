@@ -11,6 +11,7 @@ from torch import Tensor
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gaussian import MarginalGaussian
 from credo.metrics.inputs import ArrayLike, numeric, targets_like
+from credo.metrics.weights import average, weights_of_rows
 from credo.predictive import NumericPredictive, Predictive
 
 ENTRIES = 2**22
@@ -21,7 +22,7 @@ NORMAL = (Gaussian, LearnedGaussian, SharedGaussian, HeteroscedasticGaussian, Ma
 """Likelihoods whose formula is known; a subclass may be no normal distribution any more."""
 
 
-def crps(prediction: Predictive, y: ArrayLike) -> float:
+def crps(prediction: Predictive, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
     """Mean continuous ranked probability score, over all examples and targets; lower is better.
 
     1/B sum_b integral (F_b(z) - [z >= y_b])^2 dz
@@ -32,11 +33,13 @@ def crps(prediction: Predictive, y: ArrayLike) -> float:
     Args:
         prediction: a Predictive over numbers.
         y: what was observed, (B,) or (B, D).
+        weights: how much each example counts, (B,); None for one each.
 
     Reference: T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and estimation", 2007,
         https://doi.org/10.1198/016214506000001437
     """
-    return float(pointwise_crps(prediction, y).mean())
+    each = pointwise_crps(prediction, y)
+    return average(each, weights_of_rows(weights, each, each))
 
 
 def pointwise_crps(prediction: Predictive, y: ArrayLike) -> Tensor:

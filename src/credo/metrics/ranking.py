@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from credo.metrics.inputs import ArrayLike, classes_like, points_and_targets, probabilities, scores
+from credo.metrics.weights import average, or_ones, weights_of_rows
 from credo.predictive import ClassPredictive, Predictive
 
 
@@ -16,7 +17,7 @@ class RiskCoverage:
     """The mean loss on the least doubtful part of the examples, for every size of that part.
 
     Attributes:
-        coverage: k / B for k = 1 .. B, the part that is kept.
+        coverage: k / B for k = 1 .. B, the part that is kept; of examples with weights the part of the total weight.
         risk: mean loss on that part, (B,); one minus the accuracy where the loss is a mistake.
         doubt: the largest doubt in that part, (B,): the threshold that keeps it.
     """
@@ -28,7 +29,7 @@ class RiskCoverage:
     @property
     def area(self) -> float:
         """Mean risk over all coverages (AURC); lower is better."""
-        return float(self.risk.mean())
+        return float((self.risk * self.coverage.diff(prepend=self.coverage.new_zeros(1))).sum())
 
     def risk_at(self, coverage: float) -> float:
         """Risk when (at least) this part of the examples is kept."""
@@ -45,7 +46,9 @@ class RiskCoverage:
         return float(self.coverage[fine].max()) if bool(fine.any()) else 0.0
 
 
-def risk_coverage(prediction: Predictive, y: ArrayLike, doubt: ArrayLike | None = None) -> RiskCoverage:
+def risk_coverage(
+    prediction: Predictive, y: ArrayLike, doubt: ArrayLike | None = None, *, weights: ArrayLike | None = None
+) -> RiskCoverage:
     """What is gained by leaving the most doubtful examples to a person: the accuracy-rejection curve.
 
     Args:
@@ -54,6 +57,7 @@ def risk_coverage(prediction: Predictive, y: ArrayLike, doubt: ArrayLike | None 
         y: what was observed.
         doubt: one number per example, larger for more doubt; None takes one minus the largest probability for
             classes, the predictive variance (summed over targets) for numbers.
+        weights: how much each example counts, (B,); None for one each.
 
     Reference: Y. Geifman, R. El-Yaniv, "Selective classification for deep neural networks", 2017,
         https://arxiv.org/abs/1705.08500
@@ -65,28 +69,43 @@ def risk_coverage(prediction: Predictive, y: ArrayLike, doubt: ArrayLike | None 
     else:
         points, targets = points_and_targets(prediction, y)
         losses, uncertainty = (points - targets).square().sum(1), prediction.variance.double().sum(1)
-    return risk_coverage_of_losses(uncertainty if doubt is None else doubt, losses)
+    each = weights_of_rows(weights, prediction, losses)
+    return risk_coverage_of_losses(uncertainty if doubt is None else doubt, losses, weights=each)
 
 
-def risk_coverage_of_losses(doubt: ArrayLike, losses: ArrayLike) -> RiskCoverage:
+def risk_coverage_of_losses(doubt: ArrayLike, losses: ArrayLike, *, weights: ArrayLike | None = None) -> RiskCoverage:
     """The same for any doubt and any loss, (B,) each.
 
     Examples of equal doubt come in no particular order: each of them counts with the mean loss of its group, which is
     the expectation over all orders.
+
+    Args:
+        doubt: larger for more doubt, (B,).
+        losses: (B,).
+        weights: how much each example counts, (B,); None for one each. What weighs nothing is left out.
     """
     order, loss = scores(doubt, "doubt"), scores(losses, "losses")
     if len(order) != len(loss):
         raise ValueError(f"doubt has {len(order)} entries and losses {len(loss)}: they must agree")
+    each = or_ones(weights_of_rows(weights, loss, loss), loss)
+    counts = each > 0
+    order, loss, each = order.to(loss.device)[counts], loss[counts], each[counts]
     values, group = torch.unique(order, return_inverse=True)  # sorted
-    group = group.to(loss.device)
-    count = torch.bincount(group, minlength=len(values)).double()
-    mean = torch.bincount(group, weights=loss, minlength=len(values)) / count
-    place = torch.repeat_interleave(torch.arange(len(values), device=loss.device), count.long())
-    sizes = torch.arange(1, len(loss) + 1, dtype=torch.float64, device=loss.device)
-    return RiskCoverage(sizes / len(loss), mean[place].cumsum(0) / sizes, values.to(loss.device)[place])
+    total = torch.bincount(group, weights=each, minlength=len(values))
+    mean = torch.bincount(group, weights=each * loss, minlength=len(values)) / total
+    place = group.sort(stable=True)
+    kept = each[place.indices]
+    sizes = kept.cumsum(0)
+    return RiskCoverage(sizes / sizes[-1], (kept * mean[place.values]).cumsum(0) / sizes, values[place.values])
 
 
-def auroc(familiar: ArrayLike, unfamiliar: ArrayLike) -> float:
+def auroc(
+    familiar: ArrayLike,
+    unfamiliar: ArrayLike,
+    *,
+    familiar_weights: ArrayLike | None = None,
+    unfamiliar_weights: ArrayLike | None = None,
+) -> float:
     """Area under the ROC curve of a score that should be higher for unfamiliar inputs (or for mistakes).
 
     P(score of an unfamiliar input > score of a familiar one), ties counted half: 1 is perfect, 0.5 is chance
@@ -94,12 +113,18 @@ def auroc(familiar: ArrayLike, unfamiliar: ArrayLike) -> float:
     Args:
         familiar: scores of inputs like the training data, (B,).
         unfamiliar: scores of other inputs, (B',).
+        familiar_weights: how much each of them counts, (B,); None for one each.
+        unfamiliar_weights: likewise, (B',).
 
     Examples:
         >>> auroc([0.1, 0.2, 0.3], [0.3, 0.9])
         0.9166666666666666
     """
-    low = scores(familiar, "familiar").sort().values
-    high = scores(unfamiliar, "unfamiliar").to(low.device)
-    beaten = torch.searchsorted(low, high) + torch.searchsorted(low, high, right=True)
-    return float(beaten.double().mean() / (2 * len(low)))
+    given = scores(familiar, "familiar")
+    high = scores(unfamiliar, "unfamiliar").to(given.device)
+    each = or_ones(weights_of_rows(familiar_weights, given, given, "familiar_weights"), given)
+    others = weights_of_rows(unfamiliar_weights, high, high, "unfamiliar_weights")
+    low = given.sort()
+    below = torch.cat([each.new_zeros(1), each[low.indices].cumsum(0)])
+    beaten = below[torch.searchsorted(low.values, high)] + below[torch.searchsorted(low.values, high, right=True)]
+    return average(beaten, others) / (2.0 * float(below[-1]))

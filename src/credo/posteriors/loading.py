@@ -268,8 +268,9 @@ def _record(data: Values, history: tuple[dict[str, float], ...]) -> Record:
         raise TypeError("the notes of the run are no list of sentences")
     record = Record(**{**data, "notes": tuple(data["notes"])}, history=history)
     texts = (record.plan, record.reason, *record.notes)
-    whole = all(type(number) is int or number is None for number in (record.seed, record.size))
-    if not whole or not is_number(record.seconds) or not all(isinstance(text, str) for text in texts):
+    whole = type(record.seed) is int or record.seed is None
+    counted = record.size is None or is_number(record.size)  # a total weight may be a fraction
+    if not whole or not counted or not is_number(record.seconds) or not all(isinstance(text, str) for text in texts):
         raise TypeError("the record of the run holds values of the wrong type")
     if not isinstance(record.method, dict):
         raise TypeError("the record of the run does not say by what method it was made")

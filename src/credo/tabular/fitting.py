@@ -17,6 +17,7 @@ from torch import Tensor, as_tensor
 from credo.core.threads import one_thread
 from credo.data import Task
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
+from credo.data.values import numbers
 from credo.evaluation.evaluate import HeldOutRows, evaluate
 from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metadata
 from credo.evaluation.scores import naive_classes, naive_numbers
@@ -47,6 +48,7 @@ def fit_table(
     seed: int = 0,
     epochs: int | None = None,
     drop: Sequence[str] = (),
+    weights: str | None = None,
     resume: bool = False,
     force: bool = False,
     on_loaded: Callable[[LoadedTable], None] | None = None,
@@ -67,6 +69,8 @@ def fit_table(
         seed: the same seed gives the same numbers.
         epochs: at most so many passes over the data; None for as many as suit the table.
         drop: names of columns that must not be used.
+        weights: name of the column that says how much each row counts, in training and in the scores: a weight of two
+            is a row that comes twice. It is no input, and rows to predict need not have it.
         resume: continue an interrupted training of this run, to the same numbers.
         force: replace a run that lies in the folder, and start over where a training was interrupted.
         on_loaded: called when the table is understood, before training.
@@ -92,7 +96,7 @@ def fit_table(
         >>> list(run.predict(frame.head(2)).columns[:4])
         ['mean', 'stddev', 'lower', 'upper']
     """
-    request = FitRequest(target, method, _task(task), test, seed, epochs, tuple(drop))
+    request = FitRequest(target, method, _task(task), test, seed, epochs, tuple(drop), weights)
     if out is None:
         if resume:
             raise ValueError("resume=True needs out=, the folder of the run")
@@ -156,7 +160,7 @@ def train_and_evaluate(
     trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
     posterior, length = _train(encoder, trained, request, listener, folder)
     rows = loaded.file_rows[parts.test]
-    evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request.seed)
+    evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
     observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
     predictions = pd.concat([observed, answers], axis=1)
@@ -173,7 +177,8 @@ def _train(
         model = table_model(x.shape[1], len(encoder.target.classes), Categorical(), recipe)
     else:
         model = table_model(x.shape[1], 2, HeteroscedasticGaussian(SMALLEST_NOISE), recipe)
-    result = learn(model, x, y, recipe, seed=request.seed, listener=listener, folder=folder)
+    weights = _weights(frame, request)
+    result = learn(model, x, y, recipe, weights=weights, seed=request.seed, listener=listener, folder=folder)
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
     return result.posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
@@ -186,14 +191,14 @@ def _evaluate(
     trained: pd.DataFrame,
     held_out: pd.DataFrame,
     rows: np.ndarray,
-    seed: int,
+    request: FitRequest,
 ) -> Evaluation:
     x, target = encoder.encode(held_out).x, encoder.target
     known, observed = (_observed(encoder, frame) for frame in (trained, held_out))
     if isinstance(target, ClassTarget):
-        naive: Predictive = naive_classes(known, len(target.classes), len(observed))
+        naive: Predictive = naive_classes(known, len(target.classes), len(observed), _weights(trained, request))
     else:
-        naive = naive_numbers(known, len(observed))
+        naive = naive_numbers(known, len(observed), _weights(trained, request))
     inputs = [column.name for column in encoder.inputs]
     case = HeldOutRows(
         prediction=_predicted(posterior, x, encoder),
@@ -208,8 +213,14 @@ def _evaluate(
         record=posterior.record,
         plain_share=_plain_share(posterior, len(trained), x.shape[1]),
         training=length,
+        weights=_weights(held_out, request),
     )
-    return evaluate(case, seed)
+    return evaluate(case, request.seed)
+
+
+def _weights(frame: pd.DataFrame, request: FitRequest) -> Tensor | None:
+    """How much each of these rows counts, (B,); None for one each."""
+    return None if request.weights is None else as_tensor(numbers(frame[request.weights]))
 
 
 def _observed(encoder: Encoder, frame: pd.DataFrame) -> Tensor:

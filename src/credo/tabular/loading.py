@@ -16,6 +16,7 @@ from credo.data.reading import InputTable, read_table, table_of
 from credo.data.splits import Split, split
 from credo.data.values import numbers, words
 from credo.tabular.recipes import RECIPES, Settings
+from credo.tabular.weighing import RowWeights
 
 LEAST = 8
 """Training rows."""
@@ -35,6 +36,7 @@ class FitRequest:
         seed: every stream of randomness derives from it.
         epochs: at most so many passes over the data before the learning rate falls; None for the method's own limit.
         drop: names of columns that must not be used.
+        weights: name of the column that says how much each row counts; None for one each.
     """
 
     target: str
@@ -44,6 +46,7 @@ class FitRequest:
     seed: int = 0
     epochs: int | None = None
     drop: tuple[str, ...] = ()
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.test < 1.0:
@@ -53,6 +56,9 @@ class FitRequest:
             )
         if self.target in self.drop:
             raise ValueError(f"{self.target!r} is the target and cannot be dropped")
+        if self.weights is not None and self.weights in (self.target, *self.drop):
+            role = "the target" if self.weights == self.target else "to be dropped"
+            raise ValueError(f"{self.weights!r} is {role} and cannot weigh the rows")
         if self.method not in RECIPES:
             raise ValueError(f"method must be one of {', '.join(RECIPES)}, got {self.method!r}")
         Settings(self.epochs)
@@ -68,6 +74,7 @@ class LoadedTable:
         problem: what its columns are.
         parts: which rows are training rows and which are held out.
         started: when work began, by the monotonic clock.
+        weights: of all rows of the table; None for one each.
     """
 
     request: FitRequest
@@ -75,12 +82,18 @@ class LoadedTable:
     problem: TableProblem
     parts: Split
     started: float
+    weights: RowWeights | None = None
 
     @property
     def file_rows(self) -> NDArray[np.int64]:
-        """The numbers in the file, from 1, of the rows of the problem: rows are left out by their target alone."""
+        """The numbers in the file, from 1, of the rows of the problem.
+
+        Rows are left out by their target and their weight alone.
+        """
         target = self.problem.target
         usable = self.table.frame[target].isin(self.problem.frame[target].unique()).to_numpy()
+        if self.weights is not None:
+            usable = usable & self.weights.counts
         return np.flatnonzero(usable) + 1
 
 
@@ -96,11 +109,22 @@ def load_table(table: pd.DataFrame | str | Path, request: FitRequest) -> LoadedT
     """
     started = time.monotonic()
     found = table_of(table, "the table") if isinstance(table, pd.DataFrame) else read_table(table)
-    problem = pose(found, request.target, task=request.task, kinds=dict.fromkeys(request.drop, Kind.IDENTIFIER))
+    problem, weights = _posed(found, request)
     classes = words(problem.frame[request.target]).astype(str) if problem.task is Task.CLASSIFICATION else None
     parts = split(len(problem.frame), test=request.test, seed=request.seed, classes=classes)
     _check_training_rows(problem, parts, request.test)
-    return LoadedTable(request, found, problem, parts, started)
+    return LoadedTable(request, found, problem, parts, started, weights)
+
+
+def _posed(table: InputTable, request: FitRequest) -> tuple[TableProblem, RowWeights | None]:
+    """What is asked of the rows that count, and how much each row does."""
+    unused = dict.fromkeys(request.drop, Kind.IDENTIFIER)
+    if request.weights is None:
+        return pose(table, request.target, task=request.task, kinds=unused), None
+    weights = RowWeights.of(table, request.weights)
+    unused[request.weights] = Kind.IDENTIFIER
+    problem = pose(weights.kept(table), request.target, task=request.task, kinds=unused)
+    return weights.explained(problem), weights
 
 
 def _check_training_rows(problem: TableProblem, parts: Split, test: float) -> None:

@@ -80,4 +80,5 @@ def _options(request: FitRequest) -> dict[str, object]:
         "--seed": request.seed,
         "--epochs": request.epochs,
         "--drop": " --drop ".join(sorted(set(request.drop))) or None,
+        "--weights": request.weights,
     }

@@ -88,6 +88,7 @@ def learn(
     y: Tensor,
     recipe: Recipe | Method,
     *,
+    weights: Tensor | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
     listener: ValidationListener | None = None,
@@ -100,6 +101,7 @@ def learn(
         x: inputs, (N, F), that the model standardizes or that are so already.
         y: targets (N, D), likewise, or class numbers (N,).
         recipe: how; or a method that is run once on all rows, as it is.
+        weights: how much each row counts, (N,), all above zero; None for one each.
         seed: the same seed gives the same bits.
         device: where to compute.
         listener: called at every validation.
@@ -109,19 +111,18 @@ def learn(
         ValueError: the training diverged before there was a result.
         KeyboardInterrupt: Ctrl-C, where there is a folder to resume from; without one the best so far is the result.
     """
-    stages = _Stages(model, device, folder)
+    stages, data = _Stages(model, device, folder), (x, y) if weights is None else (x, y, weights)
     if isinstance(recipe, Method):
-        return FitResult(stages.run("all", (x, y), recipe, seed), None, None)
+        return FitResult(stages.run("all", data, recipe, seed), None, None)
     limit = recipe.settings.limit(len(x))
     if recipe.early_stopping and len(x) >= FEW_ROWS:
-        search = _EarlyStopping(
-            stages, recipe, hold_out(x, y, recipe.networks, seed, model.likelihood), limit, seed, listener
-        )
+        rows = hold_out(x, y, recipe.networks, seed, likelihood=model.likelihood, weights=weights)
+        search = _EarlyStopping(stages, recipe, rows, limit, seed, listener)
         chosen = search.cooled(search.best())
         if recipe.keeps_networks:
             return chosen
-        return _again_on_all(chosen, _Trainer(stages, recipe, (x, y), len(x), 1), seed)
-    trainer = _Trainer(stages, recipe, (x, y), len(x), recipe.networks if recipe.keeps_networks else 1)
+        return _again_on_all(chosen, _Trainer(stages, recipe, data, len(x), 1), seed)
+    trainer = _Trainer(stages, recipe, data, len(x), recipe.networks if recipe.keeps_networks else 1)
     epochs = min(limit, _epochs_of(FEW_STEPS, recipe.settings, len(x))) if recipe.early_stopping else limit
     return FitResult(trainer.train("all", epochs, seed), epochs, None)
 
@@ -140,6 +141,7 @@ class _Stages:
             self.model,
             data,
             method,
+            weights=2 if isinstance(data, tuple) and len(data) == 3 else None,
             seed=seed,
             device=self.device,
             progress=False,

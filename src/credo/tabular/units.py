@@ -50,14 +50,16 @@ def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[n
     return found
 
 
-def standardizing(model: Model, rows: NDArray[np.float64]) -> Model:
-    """The model with inputs that it standardizes by the columns of these rows (N, F)."""
-    mean, scale = mean_and_scale(rows)
+def standardizing(model: Model, rows: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Model:
+    """The model with inputs that it standardizes by the columns of these rows (N, F), which weigh (N,)."""
+    mean, scale = mean_and_scale(rows, weights)
     leaf = LeafScaling("", tuple(mean.tolist()), tuple(scale.tolist()))
     return model.with_network(model.network.with_scaling(InputScaling((leaf,))))
 
 
-def in_the_units_of(likelihood: NumericLikelihood, targets: NDArray[np.float64]) -> Standardized:
-    """The likelihood of standardized targets, in the units of these (N, D)."""
-    mean, scale = mean_and_scale(targets)
+def in_the_units_of(
+    likelihood: NumericLikelihood, targets: NDArray[np.float64], weights: NDArray[np.float64] | None = None
+) -> Standardized:
+    """The likelihood of standardized targets, in the units of these (N, D), which weigh (N,)."""
+    mean, scale = mean_and_scale(targets, weights)
     return Standardized(likelihood, tuple(mean.tolist()), tuple(scale.tolist()))

@@ -34,23 +34,36 @@ class ValidationRows:
         rows: number of rows that each network trains on.
     """
 
-    data: PerMember | tuple[Tensor, Tensor]
+    data: PerMember | tuple[Tensor, ...]
     batch: Batch
     naive: Tensor
     rows: int
 
     @torch.no_grad()
     def score(self, posterior: Posterior) -> float:
-        """Mean of log((1 - NAIVE_SHARE) p(y) + NAIVE_SHARE naive(y)) over the rows that each network has not seen."""
+        """Mean of log((1 - NAIVE_SHARE) p(y) + NAIVE_SHARE naive(y)) over the rows that each network has not seen.
+
+        By the weights of the rows, where they have some.
+        """
         variables = posterior.members()
         moved = Batch(self.batch.x.to(variables.device), self.batch.y.to(variables.device), self.batch.per_member)
         each = Target(posterior.model, moved.examples).log_likelihood(variables, moved).double().cpu()
-        return float(
-            torch.logaddexp(each + math.log1p(-NAIVE_SHARE), self.naive.double() + math.log(NAIVE_SHARE)).mean()
-        )
+        mixed = torch.logaddexp(each + math.log1p(-NAIVE_SHARE), self.naive.double() + math.log(NAIVE_SHARE))
+        if self.batch.weight is None:
+            return float(mixed.mean())
+        weights = self.batch.weight.double().expand_as(mixed)
+        return float((mixed * weights).sum() / weights.sum())
 
 
-def hold_out(x: Tensor, y: Tensor, networks: int, seed: int, likelihood: Likelihood | None = None) -> ValidationRows:
+def hold_out(
+    x: Tensor,
+    y: Tensor,
+    networks: int,
+    seed: int,
+    *,
+    likelihood: Likelihood | None = None,
+    weights: Tensor | None = None,
+) -> ValidationRows:
     """A part of the rows for each network, so that every row has a say; of a large table, one tenth for all.
 
     Args:
@@ -60,6 +73,7 @@ def hold_out(x: Tensor, y: Tensor, networks: int, seed: int, likelihood: Likelih
         networks: number of networks.
         seed: of the choice.
         likelihood: of the targets.
+        weights: how much each row counts, (N,), all above zero; None for one each.
     """
     classes, naive = None if y.is_floating_point() else y.numpy(), _naive(y)
     if isinstance(likelihood, Standardized):
@@ -67,12 +81,18 @@ def hold_out(x: Tensor, y: Tensor, networks: int, seed: int, likelihood: Likelih
     if x.numel() * networks <= LARGEST_COPY:
         parts = folds(len(x), networks, seed=seed, classes=classes)
         train, held = torch.from_numpy(parts.kept), torch.from_numpy(parts.held)
+        mine, others = (None, None) if weights is None else (weights[train], weights[held])
         return ValidationRows(
-            PerMember(x[train], y[train]), Batch(x[held], y[held], per_member=True), naive[held], train.shape[1]
+            PerMember(x[train], y[train], mine),
+            Batch(x[held], y[held], per_member=True, weight=others),
+            naive[held],
+            train.shape[1],
         )
     part = split(len(x), test=0.1, seed=seed, classes=classes)
     train, held = torch.from_numpy(part.train), torch.from_numpy(part.test)
-    return ValidationRows((x[train], y[train]), Batch(x[held], y[held]), naive[held], len(train))
+    weight = None if weights is None else weights[held]
+    data = tuple(values[train] for values in (x, y, weights) if values is not None)
+    return ValidationRows(data, Batch(x[held], y[held], weight=weight), naive[held], len(train))
 
 
 def _naive(y: Tensor) -> Tensor:

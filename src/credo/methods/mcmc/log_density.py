@@ -88,10 +88,11 @@ class LogDensity(FlatWeights):
         """The same without the bookkeeping of autograd, before tempering; None where there is no such kernel."""
         model, batch, weights = self.target.model, self.batch, list(self.target.layout)
         learned = {n.removeprefix(LIKELIHOOD_PREFIX): info for n, info in self.layout.items() if n not in weights}
-        if batch.per_member or batch.weight is not None or list(self.layout)[: len(weights)] != weights:
+        if batch.per_member or list(self.layout)[: len(weights)] != weights:
             return None
+        factor = float(self.target.factor(batch))
         return kernels.dense_log_density(
-            model.network, model.likelihood, model.prior, batch.x, batch.y, learned, float(self.target.factor(batch))
+            model.network, model.likelihood, model.prior, batch.x, batch.y, learned, factor, batch.weight
         )
 
 
