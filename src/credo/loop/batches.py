@@ -29,6 +29,8 @@ class Source(ABC):
     """Batches per epoch."""
     weighted: bool = False
     """Whether examples have weights."""
+    whole: bool = False
+    """Whether `example` is all the data, in memory."""
     notes: tuple[str, ...] = ()
     """What a person should know about where the batches come from."""
 
@@ -55,6 +57,8 @@ class TensorSource(Source):
 
     A graph is one batch.
     """
+
+    whole = True
 
     def __init__(
         self, data: Examples, *, batch_size: int | None, members: int, order: Stream, per_member: bool = False

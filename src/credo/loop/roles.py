@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from credo.core.arrays import tensor
+from credo.core.arrays import check_finite, tensor
 from credo.core.checks import check_kind
 from credo.core.inputs import Graph, Inputs, Targets, graph_mask, inputs, leaves_of, real_numbers
+from credo.likelihoods import Likelihood
 
 Place = str | int
 """The key of a part of a dict, or its place in a tuple."""
@@ -210,7 +211,21 @@ def _targets(values: Any, name: str, dtype: torch.dtype, *, per_member: bool) ->
     """Targets are a tree where they have names; a tuple is one of rows."""
     if isinstance(values, Mapping):
         return inputs(values, name, dtype, member_axis=per_member)
-    return real_numbers(values, name, dtype)
+    return real_numbers(values, name, dtype, missing=True)  # `checked_targets` knows whether any may be
+
+
+def checked_targets(likelihood: Likelihood, outputs: int, y: Targets, name: str = "y") -> Targets:
+    """Targets as the likelihood wants them; NaN is refused where it does not stand for what was not observed."""
+    if isinstance(y, Tensor) and likelihood.event_axes == 1:
+        check_finite(y, name)
+    return likelihood.check_targets(y, outputs)
+
+
+def check_observed(likelihood: Likelihood, y: Targets, name: str = "y") -> None:
+    """Refuse targets of which nothing was observed."""
+    observed = likelihood.observed(y)
+    if observed is not None and not bool(observed.any()):
+        raise ValueError(f"{name} is masked at all positions of all examples: there is nothing to learn from")
 
 
 def _known(values: Any, mask: Tensor, prefix: str) -> Any:

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from credo.core.rng import Stream
 from credo.core.trees import Variables, finite_members
-from credo.loop.roles import PAIR, Examples, Roles, examples
+from credo.loop.roles import PAIR, Examples, Roles, checked_targets, examples
 from credo.model import Batch, Target, likelihood_params
 from credo.predictive import ClassPredictive, predictive
 
@@ -32,7 +32,7 @@ class Validation:
         for found in _read(data, roles, model.network.dtype):
             x, y, weight = found.to(variables.device)
             rows = ENTRIES // (model.network.trace(variables, x).activations * variables.members)
-            targets = model.likelihood.check_targets(y, model.outputs(variables, x))
+            targets = checked_targets(model.likelihood, model.outputs(variables, x), y, "validation y")
             self.parts += Batch(x, targets, weight=weight).parts(rows)
 
     @torch.no_grad()
@@ -42,16 +42,20 @@ class Validation:
         if not bool(finite.all()) and bool(finite.any()):
             variables = variables.take(finite.nonzero()[:, 0])
         params, likelihood = likelihood_params(variables.params), target.model.likelihood
-        log_probs, right = [], []
+        log_probs, right, seen = [], [], []
         for part in self.parts:
             outputs = target.model.network.evaluate(variables, part.x, target.plan)  # (M, B, E)
             log_probs.append(likelihood.log_prob(outputs, part.y, params))  # (M, B)
             mixture = predictive(likelihood, outputs, params, outputs.new_zeros(len(outputs)))
             if isinstance(mixture, ClassPredictive):
-                right.append((mixture.label == part.y).double())
+                hits, observed = mixture.label == part.y, likelihood.observed(part.y)
+                seen.append(_sums(torch.ones_like(hits) if observed is None else observed))
+                right.append(_sums(hits if observed is None else hits & observed))
         each = torch.cat(log_probs, dim=1)
         result = {"validation_log_likelihood": self._average(torch.logsumexp(each, 0) - math.log(len(each)))}
-        return {**result, "validation_accuracy": self._average(torch.cat(right))} if right else result
+        if not right:
+            return result
+        return {**result, "validation_accuracy": self._average(torch.cat(right)) / self._average(torch.cat(seen))}
 
     def _average(self, values: Tensor) -> Tensor:
         """Of values (B, ...), by the weights of the examples."""
@@ -60,6 +64,11 @@ class Validation:
         weights = torch.cat([part.weight for part in self.parts if part.weight is not None]).to(values)
         each = values.reshape(len(values), -1).mean(1)
         return (each * weights).sum() / weights.sum()
+
+
+def _sums(values: Tensor) -> Tensor:
+    """Of each example, (B,): examples of two batches may have different numbers of positions."""
+    return values.double().reshape(len(values), -1).sum(1)
 
 
 def _read(data: Any, roles: Roles, dtype: torch.dtype) -> list[Examples]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 
 from credo.core.arrays import tensor
-from credo.metrics.inputs import ArrayLike, classes_like, labels_like, probabilities
+from credo.metrics.inputs import ArrayLike, classes_like, elements, labels_like, probabilities
 from credo.predictive import Predictive
 
 
@@ -17,6 +17,7 @@ def accuracy(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
             numbers (B,) of an integer type.
         y: observed class numbers, (B,).
     """
+    prediction, y = elements(prediction, y)
     if not isinstance(prediction, Predictive):
         given = tensor(prediction, "prediction")
         if not given.is_floating_point():
@@ -45,6 +46,7 @@ def brier(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         >>> brier([[1.0, 0.0], [0.5, 0.5]], [0, 1])
         0.25
     """
+    prediction, y = elements(prediction, y)
     probs = probabilities(prediction)
     observed = F.one_hot(classes_like(y, probs), probs.shape[1])
     return float((probs - observed).square().sum(1).mean())

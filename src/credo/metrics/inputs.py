@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,19 @@ from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 
 ArrayLike = Any
 """A tensor, an array, or nested lists of numbers."""
+
+
+Prediction = TypeVar("Prediction")
+
+
+def elements(prediction: Prediction, y: ArrayLike) -> tuple[Prediction | Predictive, ArrayLike]:
+    """A prediction with positions as one of rows, one for each position that was observed, and its targets.
+
+    All others are what they are.
+    """
+    if isinstance(prediction, Predictive) and prediction.likelihood.event_axes > 1:
+        return prediction.elements(y)
+    return prediction, y
 
 
 def columns(values: ArrayLike, name: str) -> Tensor:

@@ -8,6 +8,7 @@ from credo.metrics.inputs import (
     ArrayLike,
     classes_like,
     columns,
+    elements,
     numeric,
     points_and_targets,
     probabilities,
@@ -32,6 +33,7 @@ def rmse(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         >>> round(rmse([1.0, 2.0], [1.0, 4.0]), 6)
         1.414214
     """
+    prediction, y = elements(prediction, y)
     points, targets = points_and_targets(prediction, y)
     return float((points - targets).square().mean().sqrt())
 
@@ -43,6 +45,7 @@ def mae(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         prediction: a Predictive, or point predictions (B,) or (B, D).
         y: what was observed, in the same shape.
     """
+    prediction, y = elements(prediction, y)
     points, targets = points_and_targets(prediction, y)
     return float((points - targets).abs().mean())
 
@@ -56,6 +59,7 @@ def log_likelihood(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         prediction: a Predictive, or class probabilities (B, K).
         y: what was observed; several targets of one example count with their joint density.
     """
+    prediction, y = elements(prediction, y)
     if isinstance(prediction, Predictive):
         return float(prediction.log_prob(y).double().mean())
     probs = probabilities(prediction)
@@ -70,6 +74,7 @@ def coverage(prediction: Predictive | Interval, y: ArrayLike, level: float = 0.9
         y: what was observed, (B,) or (B, D).
         level: of the Predictive's equal-tailed intervals; without meaning for a pair.
     """
+    prediction, y = elements(prediction, y)
     lower, upper = _ends(prediction, level)
     targets = targets_like(y, lower)
     return float(((lower <= targets) & (targets <= upper)).double().mean())
@@ -91,7 +96,9 @@ def sharpness(prediction: Predictive | Interval, level: float = 0.95) -> float:
 
 def _ends(prediction: Predictive | Interval, level: float) -> tuple[Tensor, Tensor]:
     if isinstance(prediction, Predictive):
-        prediction = numeric(prediction, "an interval").interval(level)
+        ends = numeric(prediction, "an interval").interval(level)
+        positions = prediction.likelihood.event_axes > 1
+        prediction = (ends[0].flatten(), ends[1].flatten()) if positions else ends
     lower, upper = columns(prediction[0], "lower"), columns(prediction[1], "upper")
     if lower.shape != upper.shape:
         raise ValueError(f"lower has shape {tuple(lower.shape)} and upper {tuple(upper.shape)}: they must agree")

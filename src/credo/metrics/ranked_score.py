@@ -10,7 +10,7 @@ from torch import Tensor
 
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gaussian import MarginalGaussian
-from credo.metrics.inputs import ArrayLike, numeric, targets_like
+from credo.metrics.inputs import ArrayLike, elements, numeric, targets_like
 from credo.predictive import NumericPredictive, Predictive
 
 ENTRIES = 2**22
@@ -46,6 +46,7 @@ def pointwise_crps(prediction: Predictive, y: ArrayLike) -> Tensor:
         prediction: a Predictive over numbers.
         y: what was observed, (B,) or (B, D).
     """
+    prediction, y = elements(prediction, y)
     mixture = numeric(prediction, "crps")
     targets = targets_like(y, mixture.mean)
     if type(mixture.likelihood) in NORMAL:
