@@ -19,7 +19,7 @@ class Elements(NamedTuple):
     likelihood: Likelihood
     outputs: Tensor  # (..., N, E)
     params: Params  # of the likelihood
-    y: Tensor  # (N, D), or (N,) for classes
+    y: Tensor | None = None  # (N, D), or (N,) for classes
 
 
 class Likelihood(ABC):
@@ -69,8 +69,8 @@ class Likelihood(ABC):
         """Which elements of targets (B, ...) were observed, in the shape of `log_prob_each`; None for all of them."""
         return None
 
-    def elements(self, outputs: Tensor, y: Tensor, params: Params) -> Elements:
-        """The elements of all examples that were observed, as examples of their own."""
+    def elements(self, outputs: Tensor, y: Tensor | None, params: Params) -> Elements:
+        """The elements of all examples that were observed, or all there are, as examples of their own."""
         if self.event_axes > 1:
             raise ValueError(f"{type(self).__name__} does not say what its elements are: give it a method elements")
         return Elements(self, outputs, params, y)

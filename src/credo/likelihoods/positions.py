@@ -152,8 +152,10 @@ class AtPositions(Likelihood, ABC):
             return _split(torch.where(kept, each, 0.0), -1, self._positions(outputs))
         return self._back(torch.where(kept.unsqueeze(-1), each, 0.0), outputs)
 
-    def elements(self, outputs: Tensor, y: Tensor, params: Params) -> Elements:
+    def elements(self, outputs: Tensor, y: Tensor | None, params: Params) -> Elements:
         rows = self._rows(outputs)
+        if y is None:
+            return Elements(self.base, rows, params)
         targets = self._rows(y) if self.columns else y.flatten()
         kept = self.observed(targets)
         kept = kept.all(-1) if self.columns else kept

@@ -73,7 +73,7 @@ def prepare(
     outputs = model.likelihood.outputs_of(shape)
     source.check(partial(checked_targets, model.likelihood, outputs))
     if source.whole:
-        check_observed(model.likelihood, source.example[1])
+        check_observed(model.likelihood, [source.example[1]])
     model, changes = method.prepare(model, x)
     first = model.network.module_weights if method.start_from is StartFrom.MODULE else model.network.initial
     variables = first(method.members, streams.child("init")).to(device)

@@ -96,9 +96,7 @@ def sharpness(prediction: Predictive | Interval, level: float = 0.95) -> float:
 
 def _ends(prediction: Predictive | Interval, level: float) -> tuple[Tensor, Tensor]:
     if isinstance(prediction, Predictive):
-        ends = numeric(prediction, "an interval").interval(level)
-        positions = prediction.likelihood.event_axes > 1
-        prediction = (ends[0].flatten(), ends[1].flatten()) if positions else ends
+        prediction = numeric(prediction.rows(), "an interval").interval(level)
     lower, upper = columns(prediction[0], "lower"), columns(prediction[1], "upper")
     if lower.shape != upper.shape:
         raise ValueError(f"lower has shape {tuple(lower.shape)} and upper {tuple(upper.shape)}: they must agree")

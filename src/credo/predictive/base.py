@@ -115,7 +115,15 @@ class Predictive(ABC):
         if self.likelihood.event_axes == 1:
             return self, y
         found = self.likelihood.elements(self.draws, self._targets(y), self.params)
+        assert found.y is not None
         return predictive(found.likelihood, found.outputs, found.params, self.log_weights), found.y
+
+    def rows(self) -> Predictive:
+        """Every element as a row of its own: each position of each example, or each example."""
+        if self.likelihood.event_axes == 1:
+            return self
+        found = self.likelihood.elements(self.draws, None, self.params)
+        return predictive(found.likelihood, found.outputs, found.params, self.log_weights)
 
     def _targets(self, y: Tensor) -> Tensor:
         outputs = self.likelihood.outputs_of(tuple(self.draws.shape[2:]))
