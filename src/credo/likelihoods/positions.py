@@ -19,6 +19,9 @@ from credo.likelihoods.gaussian import MarginalGaussian
 UNOBSERVED = -100
 """The class number of a position that was not observed, which is torch's own `ignore_index`."""
 
+MASKED = -(2**63)
+"""Where a mask says no, in whole numbers of which it is not known yet whether they are classes: nothing else is."""
+
 
 @dataclass(frozen=True)
 class AtPositions(Likelihood, ABC):
@@ -229,7 +232,7 @@ class ClassesAtPositions(AtPositions, ClassLikelihood):
 
     def missing(self, y: Tensor) -> Tensor:
         missing = (y == self.ignore_index) | (y == UNOBSERVED)
-        return missing | y.isnan() if y.is_floating_point() else missing
+        return missing | (y.isnan() if y.is_floating_point() else y == MASKED)
 
 
 @dataclass(frozen=True)
@@ -253,7 +256,7 @@ class NumbersAtPositions(AtPositions, NumericLikelihood):
         return True
 
     def missing(self, y: Tensor) -> Tensor:
-        return y.isnan() if y.is_floating_point() else torch.zeros_like(y, dtype=torch.bool)
+        return y.isnan() if y.is_floating_point() else y == MASKED
 
     def cdf(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         return self._back(self.base.cdf(self._rows(outputs), self._values(y), params), outputs)

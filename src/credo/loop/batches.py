@@ -12,6 +12,7 @@ from torch import Tensor
 from credo.core.inputs import Inputs, Targets, is_graph, leaves_of, stack
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
+from credo.loop.masks import masked
 from credo.loop.roles import PAIR, Examples, PerMember, Roles, examples
 from credo.model import Batch
 
@@ -129,12 +130,15 @@ def tensor_source(
     device: torch.device,
     dtype: torch.dtype,
     weights: Any = None,
+    mask: Any = None,
 ) -> Source:
     """The source for whole arrays: a pair (x, y), a TensorDataset, data per member, or what the roles say."""
     per_member = isinstance(data, PerMember)
     given = roles.split(data, "data")
     if weights is not None:
         given = given._replace(weights=weights)
+    if mask is not None:
+        given = given._replace(y=masked(given.y, mask))
     found = examples(given, dtype, per_member=per_member, members=members if per_member else None)
     if not per_member:
         found = weighted_rows(found)

@@ -52,6 +52,7 @@ class Data:
     values: Any  # a pair (x, y) and the like
     roles: Roles  # what the parts of the values are
     weights: Any = None  # of the examples, where they are not among the values
+    mask: Any = None  # of the positions that were observed, likewise
 
 
 def prepare(
@@ -131,6 +132,11 @@ def _source(data: Data, method: Method, order: Stream, device: torch.device, dty
                 "weights of a DataLoader's examples come with its batches, in its own order: let it give them, and say "
                 "where they are, as in fit(..., weights=2) for batches (x, y, weights)"
             )
+        if data.mask is not None:
+            raise ValueError(
+                "a mask of a DataLoader's examples comes with its batches: let it give one, and say where it is, as in "
+                "fit(..., mask='attention_mask'), or mask=2 for batches (x, y, mask)"
+            )
         if method.whole_data and len(values) > 1:
             raise ValueError(
                 f"{type(method).__name__} needs all the data in every step, and the DataLoader cuts them into batches: "
@@ -146,6 +152,7 @@ def _source(data: Data, method: Method, order: Stream, device: torch.device, dty
         device=device,
         dtype=dtype,
         weights=data.weights,
+        mask=data.mask,
     )
 
 
