@@ -93,14 +93,19 @@ class Model:
         given = self.given_likelihood
         if given is not None and (len(shape) < 2 or given.event_axes > 1):
             given.outputs_of(shape)
+            self._check_class_axis(shape, given.class_axis)
             return self, None
         if isinstance(y, TensorTree):
-            raise ValueError(f"y has parts with names, {y!r}, and no likelihood was given that has a place for each")
+            takes = (
+                "no likelihood was given that has a place for each" if given is None else f"{given} takes one tensor"
+            )
+            raise ValueError(f"y has parts with names, {y!r}, and {takes}")
         chosen: Likelihood
         if len(shape) > 1:
             chosen, note = placed(given, y, shape, self.class_axis)
             return Model(self.network, chosen, self.prior), note
-        outputs = (LearnedGaussian() if given is None else given).outputs_of(shape)
+        outputs = LearnedGaussian().outputs_of(shape)
+        self._check_class_axis(shape, -1)
         if y.is_floating_point():
             chosen, why = LearnedGaussian(), "y holds real numbers"
         elif outputs > 1:
@@ -109,6 +114,14 @@ class Model:
             chosen, why = Bernoulli(), "y holds whole numbers and the network has one output"
         model = Model(self.network, chosen, self.prior)
         return model, f"likelihood: {chosen}, because {why}"
+
+    def _check_class_axis(self, shape: tuple[int, ...], axis: int) -> None:
+        """Refuse an axis that was stated where the likelihood has another one."""
+        if self.class_axis not in (None, axis, axis + 1 + len(shape)):
+            raise ValueError(
+                f"class_axis={self.class_axis} was stated, and the outputs of the network, (B, "
+                f"{', '.join(map(str, shape))}), have theirs along axis {axis + 1 + len(shape)}"
+            )
 
     def outputs(self, variables: Variables, x: Inputs) -> int:
         """E, the number of outputs per example, or per position of it."""

@@ -13,10 +13,12 @@ from credo.likelihoods import (
     Bernoulli,
     Categorical,
     Gaussian,
+    GrayCrossEntropy,
     HeteroscedasticGaussian,
     LearnedGaussian,
     Likelihood,
     Poisson,
+    at_positions,
 )
 from credo.likelihoods.placing import placed
 
@@ -47,6 +49,7 @@ def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
         (Gaussian(), zeros(REAL, 5, 4), (5, 4), -1, Gaussian()),
         (Poisson(), zeros(WHOLE, 2, 8, 6), (2, 8, 6), -3, Poisson()),
         (Bernoulli(), zeros(WHOLE, 2, 8, 6), (2, 8, 6), -3, Bernoulli()),
+        (GrayCrossEntropy(), zeros(REAL, 2, 8, 6), (2, 8, 6), -3, GrayCrossEntropy()),
         (HeteroscedasticGaussian(), zeros(REAL, 2, 8, 6), (4, 8, 6), -3, HeteroscedasticGaussian()),
         (HeteroscedasticGaussian(), zeros(REAL, 5, 3), (5, 6), -1, HeteroscedasticGaussian()),
         (HeteroscedasticGaussian(), zeros(REAL, 8, 6), (2, 8, 6), -3, HeteroscedasticGaussian()),
@@ -92,7 +95,7 @@ def test_a_sentence_asks_where_several_would_do_and_takes_the_answer(
         (None, zeros(WHOLE, 8, 6), (3, 8, 6), 2, "class_axis=2 was stated"),
         (None, zeros(WHOLE, 8, 6), (3, 8, 6), 4, "class_axis=4 is no axis of the outputs"),
         (None, zeros(WHOLE, 3, 8, 6), (3, 8, 6), 1, "give class numbers, one at each position"),
-        (None, zeros(WHOLE, 3, 8, 6), (3, 8, 6), None, "more than one axis|give class numbers"),
+        (None, zeros(WHOLE, 3, 8, 6), (3, 8, 6), None, "give class numbers, one at each position"),
         (Gaussian(), zeros(REAL, 8, 5), (2, 8, 6), None, "one number for each output, at each position"),
     ],
     ids=str,
@@ -110,3 +113,18 @@ def test_a_model_takes_an_axis_after_the_batch() -> None:
         credo.Model(net, class_axis=0)
     with pytest.raises(TypeError, match="class_axis must be a whole number"):
         credo.Model(net, class_axis="channels")  # type: ignore[arg-type]
+
+
+def test_an_axis_that_is_not_that_of_the_likelihood_is_refused() -> None:
+    image, y = torch.zeros(4, 2, 3, 3), torch.zeros(4, 3, 3).long()
+    conv, linear = torch.nn.Conv2d(2, 3, 1), torch.nn.Linear(2, 3)
+    made = at_positions(Categorical(), 2, 1)
+    for model, data in (
+        (credo.Model(conv, made, class_axis=2), (image, y)),
+        (credo.Model(linear, class_axis=2), (image[:, :, 0, 0], y[:, 0, 0])),
+    ):
+        with pytest.raises(ValueError, match=r"class_axis=2 was stated, and the outputs .* along axis 1"):
+            credo.fit(model, data, credo.MAP(epochs=1))
+    for axis in (1, -3):
+        credo.fit(credo.Model(conv, made, class_axis=axis), (image, y), credo.MAP(epochs=1))
+    credo.fit(credo.Model(linear, class_axis=1), (image[:, :, 0, 0], y[:, 0, 0]), credo.MAP(epochs=1))

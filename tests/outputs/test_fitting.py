@@ -333,7 +333,17 @@ def test_nothing_observed_is_a_sentence() -> None:
         credo.fit(maps_model(), (X, torch.full_like(MAPS, torch.nan)), MAP)
     with pytest.raises(ValueError, match="validation y is masked at all positions"):
         credo.fit(UNet(3), (X, LABELS), MAP, validation=(X, nothing))
+    halves = TensorDataset(X, torch.cat([nothing[:5], LABELS[5:]]))
+    for data in (TensorDataset(X, nothing), halves):
+        loader = DataLoader(data, batch_size=5)  # in its own order: the first batch is masked
+        if data is halves:
+            assert credo.fit(UNet(3), loader, MAP).history[-1]["log_likelihood"] < 0
+            continue
+        with pytest.raises(ValueError, match="y is masked at all positions"):
+            credo.fit(UNet(3), loader, MAP)
     posterior = credo.fit(UNet(3), (X, LABELS), MAP)
+    with pytest.raises(ValueError, match="y has targets at 3 x 4 positions"):
+        metrics.accuracy(posterior.predict(X), LABELS[:, :3])
     with pytest.raises(ValueError, match="no position that was observed"):
         metrics.accuracy(posterior.predict(X), nothing)
 

@@ -322,3 +322,27 @@ def test_what_cannot_be_meant_is_refused() -> None:
         at_positions(NUMBERS, 2, ignore_index=-1)
     with pytest.raises(TypeError, match="base must be a Likelihood"):
         at_positions("classes", 2)  # type: ignore[arg-type]
+
+
+def test_scales_of_single_rows_stay_with_their_rows() -> None:
+    """A standardized likelihood whose network predicts the noise has a scale for each position in its units."""
+    base = Standardized(HeteroscedasticGaussian(), (1.0, 50.0), (2.0, 30.0))
+    made, draws, weights = at_positions(base, 2), CASES["channels"].outputs((2,)), torch.zeros(2, dtype=torch.float64)
+    rows = draws.movedim(2, -1).reshape(2, -1, E)
+    found, known = predictive(made, draws, {}, weights), predictive(base, rows, {}, weights)
+    y = RNG.child("units").normal(B, 2, 3, 2, dtype=torch.float64) * 20
+    y[0, :, 1] = torch.nan
+    kept = ~y.isnan().any(1).flatten()
+    flat = y.movedim(1, -1).reshape(-1, 2)
+    for one, other in ((found.stddev, known.stddev), (found.quantile(0.9), known.quantile(0.9))):
+        torch.testing.assert_close(one.movedim(1, -1).reshape(-1, 2), other)
+    each = known.log_prob_each(flat.nan_to_num())[kept]
+    torch.testing.assert_close(found.log_prob_each(y).movedim(1, -1).reshape(-1, 2)[kept], each)
+    elements, targets = found.elements(y)
+    assert torch.equal(targets, flat[kept])
+    torch.testing.assert_close(elements.log_prob_each(targets), each)
+
+
+def test_classes_out_of_range_point_to_the_mask() -> None:
+    with pytest.raises(ValueError, match=r"class numbers from 0 to 255.*ignore_index= of likelihoods.at_positions"):
+        at_positions(CLASSES, 1, -1).check_targets(torch.tensor([[0, 255]]), 4)

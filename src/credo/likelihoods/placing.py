@@ -8,10 +8,19 @@ from credo.likelihoods.base import ClassLikelihood, Likelihood
 from credo.likelihoods.classes import Bernoulli, Categorical
 from credo.likelihoods.continuous_bernoulli import ContinuousBernoulli
 from credo.likelihoods.gaussian import Gaussian, LearnedGaussian, SharedGaussian
+from credo.likelihoods.gray import BinarizedBernoulli, GrayCrossEntropy
 from credo.likelihoods.poisson import Poisson
 from credo.likelihoods.positions import ClassesAtPositions, NumbersAtPositions, at_positions
 
-ALIKE = (Gaussian, SharedGaussian, Poisson, Bernoulli, ContinuousBernoulli)
+ALIKE = (
+    Gaussian,
+    SharedGaussian,
+    Poisson,
+    Bernoulli,
+    ContinuousBernoulli,
+    GrayCrossEntropy,
+    BinarizedBernoulli,
+)
 """Likelihoods to which all entries are alike, so that it does not matter which axis the channels are."""
 
 Shape = tuple[int, ...]
@@ -43,15 +52,7 @@ def placed(
 def _chosen(y: Tensor, shape: Shape, axis: int, *, classes: bool) -> Likelihood:
     if not classes:
         return LearnedGaussian()
-    if shape[axis] == 1:
-        return Bernoulli()
-    if y.ndim == len(shape) + 1 and y.shape[1:][axis] == shape[axis]:
-        raise ValueError(
-            f"y holds whole numbers in the shape of the outputs, {_shown(shape)}: give class numbers, one at each "
-            "position, for one class of several; or say what they are, as in likelihoods.Bernoulli() for yes-or-no "
-            "answers, or y.float() for numbers"
-        )
-    return Categorical()
+    return Bernoulli() if shape[axis] == 1 else Categorical()
 
 
 def _settled_axis(given: Likelihood | None, y: Tensor, shape: Shape, stated: int | None, *, classes: bool) -> int:
@@ -59,7 +60,11 @@ def _settled_axis(given: Likelihood | None, y: Tensor, shape: Shape, stated: int
     exclusive = given.exclusive if isinstance(given, ClassLikelihood) else classes
     fitting = [axis for axis in range(-len(shape), 0) if _fits(tuple(y.shape[1:]), shape, axis, exclusive)]
     if given is None and classes and not fitting and tuple(y.shape[1:]) == shape:
-        fitting = [*range(-len(shape), 0)]  # `_chosen` says what is wrong
+        raise ValueError(
+            f"y holds whole numbers in the shape of the outputs, {_shown(shape)}: give class numbers, one at each "
+            "position, for one class of several; or say what they are, as in likelihoods.Bernoulli() for yes-or-no "
+            "answers, or y.float() for numbers"
+        )
     if stated is not None:
         return _checked_axis(stated, fitting, y, shape)
     if not fitting:
@@ -67,7 +72,7 @@ def _settled_axis(given: Likelihood | None, y: Tensor, shape: Shape, stated: int
     single = [axis for axis in fitting if shape[axis] == 1]
     if len(fitting) == 1 or len(single) == 1:
         return (single if len(fitting) > 1 else fitting)[0]
-    if type(given) in ALIKE or (given is None and classes and not exclusive):
+    if type(given) in ALIKE:
         return -len(shape) if len(shape) > 2 else -1
     examples = " or ".join(f"Model(net, class_axis={axis + 1 + len(shape)})" for axis in fitting)
     raise ValueError(

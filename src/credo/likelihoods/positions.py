@@ -67,13 +67,17 @@ class AtPositions(Likelihood, ABC):
             check_finite(torch.where(y.isnan(), 0.0, y))
         rows = self._rows(y) if self.columns else y.flatten()
         missing = self._missing_rows(rows)
-        values = self.base.check_targets(rows[~missing], outputs)
+        values = self._checked(rows[~missing], outputs)
         if self.columns and values.ndim == 1:
             values = values.unsqueeze(-1)
         shape = (len(rows), *values.shape[1:])
         full = values.new_full(shape, math.nan if values.is_floating_point() else UNOBSERVED)
         full[~missing] = values
         return self._back(full, y) if self.columns else full.reshape(y.shape)
+
+    def _checked(self, observed: Tensor, outputs: int) -> Tensor:
+        """Rows of targets as the base wants them."""
+        return self.base.check_targets(observed, outputs)
 
     def _in_layout(self, y: Tensor) -> Tensor:
         """(B, *positions), or with the axis of columns where the outputs have it."""
@@ -124,12 +128,7 @@ class AtPositions(Likelihood, ABC):
         """
         rows = self._rows(outputs)
         targets = self._rows(y) if self.columns else y.flatten(-self.axes - 1)
-        if targets.shape[-1 - self.columns] != rows.shape[-2] or self._sizes(y) != self._positions(outputs):
-            raise ValueError(
-                f"y has targets at {_by(self._sizes(y)[1:])} positions of {self._sizes(y)[0]} examples, and the "
-                f"network outputs at {_by(self._positions(outputs)[1:])} of {self._positions(outputs)[0]}: they must "
-                "be the same"
-            )
+        self._check_sizes(outputs, y)
         kept = self.observed(targets)
         kept = kept.all(-1) if self.columns else kept
         first = kept.int().argmax(-1, keepdim=True)  # any observed target is one that the base can take
@@ -139,6 +138,14 @@ class AtPositions(Likelihood, ABC):
         else:
             targets = torch.where(kept, targets, targets.take_along_dim(first, -1).clamp_min(0))
         return torch.where(kept.unsqueeze(-1), rows, 0.0), targets, kept
+
+    def _check_sizes(self, outputs: Tensor, y: Tensor) -> None:
+        if self._sizes(y) != self._positions(outputs):
+            raise ValueError(
+                f"y has targets at {_by(self._sizes(y)[1:])} positions of {self._sizes(y)[0]} examples, and the "
+                f"network outputs at {_by(self._positions(outputs)[1:])} of {self._positions(outputs)[0]}: they must "
+                "be the same"
+            )
 
     def _sizes(self, y: Tensor) -> list[int]:
         return self._positions(y) if self.columns else list(y.shape[-self.axes - 1 :])
@@ -159,6 +166,7 @@ class AtPositions(Likelihood, ABC):
         rows = self._rows(outputs)
         if y is None:
             return Elements(self.base, rows, params)
+        self._check_sizes(outputs, y)
         targets = self._rows(y) if self.columns else y.flatten()
         kept = self.observed(targets)
         kept = kept.all(-1) if self.columns else kept
@@ -229,6 +237,15 @@ class ClassesAtPositions(AtPositions, ClassLikelihood):
     @property
     def columns(self) -> bool:
         return not self.exclusive
+
+    def _checked(self, observed: Tensor, outputs: int) -> Tensor:
+        try:
+            return super()._checked(observed, outputs)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; a position that was not observed has the class {self.ignore_index} (another number is "
+                "ignore_index= of likelihoods.at_positions), or a mask says so, fit(..., mask=...)"
+            ) from None
 
     def missing(self, y: Tensor) -> Tensor:
         missing = (y == self.ignore_index) | (y == UNOBSERVED)

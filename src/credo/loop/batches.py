@@ -12,13 +12,19 @@ from torch import Tensor
 from credo.core.inputs import Inputs, Targets, is_graph, leaves_of, stack
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
-from credo.loop.masks import masked
+from credo.loop.masks import NOTHING_OBSERVED, any_observed, masked
 from credo.loop.roles import PAIR, Examples, PerMember, Roles, examples
 from credo.model import Batch
 
 CheckTargets = Callable[[Any], Any]
+Observed = Callable[[Any], Tensor | None]
+"""Which elements of checked targets were observed; None for all of them."""
 FAR = 2.0
 """How many times the number of examples their weights may add up to, or the other way round, without a word."""
+
+
+def all_observed(y: Any) -> None:
+    """For targets that are all there."""
 
 
 class Source(ABC):
@@ -30,8 +36,6 @@ class Source(ABC):
     """Batches per epoch."""
     weighted: bool = False
     """Whether examples have weights."""
-    whole: bool = False
-    """Whether `example` is all the data, in memory."""
     notes: tuple[str, ...] = ()
     """What a person should know about where the batches come from."""
 
@@ -41,8 +45,8 @@ class Source(ABC):
         """A few inputs and targets as they came, to look at shapes and types."""
 
     @abstractmethod
-    def check(self, check_targets: CheckTargets) -> None:
-        """Bring the targets into the shape and type that the likelihood wants."""
+    def check(self, check_targets: CheckTargets, observed: Observed = all_observed) -> None:
+        """Bring the targets into the shape and type that the likelihood wants, and refuse them if none was observed."""
 
     @abstractmethod
     def steps(self, start: int) -> Iterator[Batch]:
@@ -58,8 +62,6 @@ class TensorSource(Source):
 
     A graph is one batch.
     """
-
-    whole = True
 
     def __init__(
         self, data: Examples, *, batch_size: int | None, members: int, order: Stream, per_member: bool = False
@@ -79,11 +81,13 @@ class TensorSource(Source):
     def example(self) -> tuple[Inputs, Targets]:
         return (self.x[0], self.y[0]) if self.per_member else (self.x, self.y)
 
-    def check(self, check_targets: CheckTargets) -> None:
+    def check(self, check_targets: CheckTargets, observed: Observed = all_observed) -> None:
         if self.per_member:
             self.y = stack([check_targets(self.y[m]) for m in range(self.members)])
         else:
             self.y = check_targets(self.y)
+        if not any_observed(observed(self.y)):
+            raise ValueError(NOTHING_OBSERVED.format("y"))
 
     def steps(self, start: int) -> Iterator[Batch]:
         if self.batches == 1:

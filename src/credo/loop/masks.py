@@ -11,6 +11,13 @@ from torch import Tensor
 from credo.core.arrays import tensor
 from credo.likelihoods.positions import MASKED
 
+NOTHING_OBSERVED = "{} is masked at all positions of all examples: there is nothing to compare with"
+
+
+def any_observed(observed: Tensor | None) -> bool:
+    """Whether anything was observed; None stands for everything."""
+    return observed is None or bool(observed.any())
+
 
 def masked(y: Any, mask: Any, prefix: str = "") -> Tensor:
     """Targets with NaN, or a number that is no class, where the mask says no.

@@ -20,7 +20,7 @@ from credo.loop.batches import Source, tensor_source
 from credo.loop.checkpoints import Checkpoint, Checkpoints
 from credo.loop.draws import Collector, InMemory, OnDisk
 from credo.loop.loaders import LoaderSource
-from credo.loop.roles import Roles, check_observed, checked_targets
+from credo.loop.roles import Roles, checked_targets
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
 from credo.model import LIKELIHOOD_PREFIX, Model, Target
@@ -72,9 +72,7 @@ def prepare(
     shape = checked_shape(model, model.network.given().to(device), x)
     model, choice = model.with_likelihood_for(y, shape)
     outputs = model.likelihood.outputs_of(shape)
-    source.check(partial(checked_targets, model.likelihood, outputs))
-    if source.whole:
-        check_observed(model.likelihood, [source.example[1]])
+    source.check(partial(checked_targets, model.likelihood, outputs), model.likelihood.observed)
     model, changes = method.prepare(model, x)
     first = model.network.module_weights if method.start_from is StartFrom.MODULE else model.network.initial
     variables = first(method.members, streams.child("init")).to(device)

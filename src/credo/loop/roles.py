@@ -261,13 +261,6 @@ def checked_targets(likelihood: Likelihood, outputs: int, y: Targets, name: str 
     return likelihood.check_targets(y, outputs)
 
 
-def check_observed(likelihood: Likelihood, parts: Sequence[Targets], name: str = "y") -> None:
-    """Refuse targets of which nothing was observed, in none of their parts."""
-    observed = [likelihood.observed(y) for y in parts]
-    if observed and not any(each is None or bool(each.any()) for each in observed):
-        raise ValueError(f"{name} is masked at all positions of all examples: there is nothing to compare with")
-
-
 def _known(values: Any, mask: Tensor, prefix: str) -> Any:
     """Targets of a graph's nodes; those that weigh nothing get that of one that counts: theirs may be missing."""
     if isinstance(values, Mapping):

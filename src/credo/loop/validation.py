@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader
 
 from credo.core.rng import Stream
 from credo.core.trees import Variables, finite_members
-from credo.loop.roles import PAIR, Examples, Roles, check_observed, checked_targets, examples
+from credo.loop.masks import NOTHING_OBSERVED, any_observed
+from credo.loop.roles import PAIR, Examples, Roles, checked_targets, examples
 from credo.model import Batch, Target, likelihood_params
 from credo.predictive import ClassPredictive, predictive
 
@@ -34,7 +35,8 @@ class Validation:
             rows = ENTRIES // (model.network.trace(variables, x).activations * variables.members)
             targets = checked_targets(model.likelihood, model.outputs(variables, x), y, "validation y")
             self.parts += Batch(x, targets, weight=weight).parts(rows)
-        check_observed(model.likelihood, [part.y for part in self.parts], "validation y")
+        if not any(any_observed(model.likelihood.observed(part.y)) for part in self.parts):
+            raise ValueError(NOTHING_OBSERVED.format("validation y"))
 
     @torch.no_grad()
     def __call__(self, target: Target, variables: Variables) -> dict[str, Tensor]:
