@@ -30,7 +30,8 @@ class Model:
     """Network, likelihood and prior: the description of the problem, with nothing fitted.
 
     Args:
-        net: a module from a tensor to a tensor, or a function without arguments that makes one. It is copied.
+        net: a module, or a function without arguments that makes one. It is copied. Its outputs are (B, E), or have
+            positions: (B, K, H, W), (B, T, K).
         likelihood: None chooses by the targets: class numbers give `Categorical`, other numbers `LearnedGaussian`.
         prior: of the network's weights; None is `Normal(scale=3.0, fan_in=True)`, which is weak for standardized data
             whatever the width of the net. (At scale 1 the most probable weights of a small data set are all zero.)

@@ -3,7 +3,8 @@
 One convention: a metric is called as `metric(prediction, y)`. The prediction is a `Predictive`, or the plain array that
 the metric needs of it (points, probabilities, interval ends); y is what was observed. Arrays may be tensors, numpy
 arrays or lists; (B,) and (B, 1) are the same. A metric is a float, averaged over examples (and over the targets of
-an example), in float64; a curve is a frozen value of tensors with its summaries as properties.
+an example), in float64; a curve is a frozen value of tensors with its summaries as properties. Where a Predictive has
+positions (pixels, tokens), each position that was observed counts as an example.
 """
 
 from credo.metrics.calibration import (
