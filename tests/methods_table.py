@@ -44,6 +44,11 @@ def methods(epochs: int, iterations: int) -> dict[str, Method]:
         "mams": credo.MAMS(**half, chains=2),
         "metropolis": credo.Metropolis(**half, chains=3, moves=2),
         "simulated annealing": credo.SimulatedAnnealing(sweeps=iterations, moves=2),
+        "swag": credo.SWAG(**fast, draws=8, rank=3, every=1),
+        "ensemble of swag after map": credo.Ensemble(
+            credo.SWAG(**{**fast, "epochs": epochs - 1}, every=1, draws=4, after=credo.MAP(**{**fast, "epochs": 1})),
+            members=2,
+        ),
         "sgld": credo.SGLD(**fast, draws=3, chains=2, preconditioner=coarse),
         "cyclical sghmc": credo.SGHMC(**fast, draws=3, schedule=credo.Cyclical(cycles=2, exploration=0.5)),
         "importance sampling": credo.ImportanceSampling(draws=10 * iterations, draws_per_step=10),

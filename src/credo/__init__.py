@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credo import diagnostics, exact, likelihoods, metrics, nets, priors
+    from credo import diagnostics, exact, generative, likelihoods, metrics, nets, priors
     from credo.core.inputs import Graph
     from credo.core.optimizers import SGD, Adam, Constant, Cosine, StepDecay
     from credo.core.rng import Stream
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         NUTS,
         SGHMC,
         SGLD,
+        SWAG,
         AnnealedImportanceSampling,
         BayesByBackprop,
         BlackBoxVI,
@@ -60,6 +61,7 @@ __all__ = [
     "SGD",
     "SGHMC",
     "SGLD",
+    "SWAG",
     "Adam",
     "AnnealedImportanceSampling",
     "Batch",
@@ -105,6 +107,7 @@ __all__ = [
     "diagnostics",
     "exact",
     "fit",
+    "generative",
     "likelihoods",
     "load",
     "metrics",
@@ -130,7 +133,7 @@ _ELSEWHERE = {
     "predictive": ("ClassPredictive", "NumericPredictive", "Predictive"),
 }
 """Where names live that are neither methods nor modules of their own."""
-_MODULES = ("diagnostics", "exact", "likelihoods", "metrics", "nets", "priors")
+_MODULES = ("diagnostics", "exact", "generative", "likelihoods", "metrics", "nets", "priors")
 
 
 class _Package(ModuleType):

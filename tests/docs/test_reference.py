@@ -26,6 +26,7 @@ ROOMS = (
     "metrics",
     "diagnostics",
     "exact",
+    "generative",
     "decide",
     "tabular",
     "estimators",

@@ -134,6 +134,11 @@ ADVICE = {
         "the evidence of a model is wanted, with its standard error",
         "predictions alone are wanted",
     ),
+    "SWAG": Advice(
+        "as plain training, from the weights of a trained network on; keeps some thirty directions of the weights",
+        "a trained network can be trained a little further, and is to get error bars without a second one",
+        "there is no training step to spare: Laplace takes the network as it is",
+    ),
     "SGLD": Advice(
         "as plain training; keeps as many networks as draws",
         "many data, and draws are wanted rather than a point",

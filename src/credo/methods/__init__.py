@@ -13,6 +13,7 @@ from credo.methods.mcmc.metropolis import Metropolis
 from credo.methods.mcmc.nuts import NUTS
 from credo.methods.mcmc.sgmcmc import SGHMC, SGLD, RMSPreconditioner
 from credo.methods.point import MAP, MaximumLikelihood
+from credo.methods.swag import SWAG
 from credo.methods.vi.bayes_by_backprop import BayesByBackprop
 from credo.methods.vi.black_box import BlackBoxVI
 from credo.methods.weighted.annealed import AnnealedImportanceSampling
@@ -27,6 +28,7 @@ __all__ = [
     "NUTS",
     "SGHMC",
     "SGLD",
+    "SWAG",
     "AnnealedImportanceSampling",
     "BayesByBackprop",
     "BlackBoxVI",

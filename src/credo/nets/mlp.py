@@ -69,7 +69,3 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # (B, ...) -> (B, outputs)
         result: Tensor = self.layers(x)
         return result
-
-
-BUILDERS: dict[str, type[nn.Module]] = {"MLP": MLP}
-"""The networks that a saved folder may name."""

@@ -7,6 +7,7 @@ from credo.posteriors.dropout import Dropout
 from credo.posteriors.functions import Functions, NetworkFunctions
 from credo.posteriors.gaussian import DiagonalGaussian
 from credo.posteriors.loading import load
+from credo.posteriors.low_rank import LowRankGaussian
 from credo.posteriors.unit_noise import UnitNoise
 from credo.posteriors.weighted import Evidence, Weighted
 
@@ -17,6 +18,7 @@ __all__ = [
     "Dropout",
     "Evidence",
     "Functions",
+    "LowRankGaussian",
     "NetworkFunctions",
     "Posterior",
     "UnitNoise",

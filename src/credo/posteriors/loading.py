@@ -18,8 +18,9 @@ from credo.core.storage import StorageError, read_json, read_tensors, read_text
 from credo.core.trees import Params, Variables
 from credo.likelihoods import Likelihood
 from credo.model import LIKELIHOOD_PREFIX, Model, likelihood_params
+from credo.nets.builders import BUILDERS
 from credo.nets.dropout import DropoutChange
-from credo.nets.mlp import BUILDERS, MLP
+from credo.nets.mlp import MLP
 from credo.nets.network import Net, Network
 from credo.nets.outputs import OutputRule
 from credo.posteriors.base import Posterior

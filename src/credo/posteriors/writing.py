@@ -15,7 +15,7 @@ from credo.core.record import Record
 from credo.core.storage import SCHEMA, environment, write_folder
 from credo.likelihoods import Likelihood
 from credo.model import Model
-from credo.nets.mlp import BUILDERS
+from credo.nets.builders import builder_of
 from credo.priors import Prior
 
 CONFIG, STATE, HISTORY, ENVIRONMENT = "config.json", "state.safetensors", "history.jsonl", "environment.json"
@@ -48,7 +48,7 @@ def write_posterior(
 def describe(model: Model) -> dict[str, Any]:
     """A model as JSON. A network that credo did not build is described by the names and shapes of its tensors."""
     network = model.network
-    built = type(network.module).__name__ if type(network.module) in BUILDERS.values() else None
+    built = builder_of(network.module)
     return {
         "net": {
             "builder": built,
