@@ -20,6 +20,7 @@ from credo.likelihoods import Categorical, at_positions
 from credo.loop.batches import TensorSource
 from credo.loop.roles import Examples
 from credo.methods import Method
+from credo.metrics.inputs import elements
 from credo.model import Batch, Target
 from credo.nets.plan import Plan
 from credo.predictive import predictive
@@ -269,6 +270,17 @@ def test_metrics_of_numbers_are_those_of_the_observed_elements() -> None:
     assert metrics.coverage_curve(prediction, MAPS).coverage.shape == (19,)
     agreement = credo.diagnostics.agreement(prediction, prediction)
     assert float(agreement.wasserstein.abs().max()) < 1e-6
+
+
+def test_a_position_weighs_as_much_as_its_example() -> None:
+    prediction = credo.fit(UNet(3), (X, LABELS), credo.MAP(epochs=1)).predict(X)
+    weights = torch.arange(N).double()
+    rows, y, each = elements(prediction, LABELS, weights)
+    assert torch.equal(each, weights[:, None, None].expand(N, 4, 4)[~HIDDEN])
+    assert torch.equal(y, LABELS[~HIDDEN])
+    assert elements(rows, y, each) == (rows, y, each)
+    with pytest.raises(ValueError, match="weights has 3 entries and the prediction 10 rows"):
+        elements(prediction, LABELS, weights[:3])
 
 
 class FlatPixels(likelihoods.ClassLikelihood):

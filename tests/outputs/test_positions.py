@@ -257,12 +257,13 @@ def test_a_prediction_has_the_shapes_of_the_outputs(case: Case) -> None:
 def test_elements_are_a_prediction_of_rows(case: Case) -> None:
     draws, params = case.outputs((2,)), case.params((2,))
     prediction = predictive(case.made, draws, params, torch.zeros(2, dtype=torch.float64))
-    rows, targets = prediction.elements(case.y())
+    rows, targets, example = prediction.elements(case.y())
     each = prediction.log_prob_each(case.y())
     summed = each if isinstance(case.base, Categorical) else each.movedim(case.made.class_axis, -1)
     flat = summed.reshape(B * torch.Size(case.positions).numel(), -1)
     kept = ~flat.isnan().any(-1)
     assert len(rows) == len(targets) == int(kept.sum())
+    assert torch.equal(example, torch.arange(B).repeat_interleave(len(kept) // B)[kept])
     found = rows.log_prob_each(targets)
     torch.testing.assert_close(found.reshape(len(found), -1), flat[kept])
 
@@ -338,7 +339,7 @@ def test_scales_of_single_rows_stay_with_their_rows() -> None:
         torch.testing.assert_close(one.movedim(1, -1).reshape(-1, 2), other)
     each = known.log_prob_each(flat.nan_to_num())[kept]
     torch.testing.assert_close(found.log_prob_each(y).movedim(1, -1).reshape(-1, 2)[kept], each)
-    elements, targets = found.elements(y)
+    elements, targets, _ = found.elements(y)
     assert torch.equal(targets, flat[kept])
     torch.testing.assert_close(elements.log_prob_each(targets), each)
 

@@ -20,6 +20,7 @@ class Elements(NamedTuple):
     outputs: Tensor  # (..., N, E)
     params: Params  # of the likelihood
     y: Tensor | None = None  # (N, D), or (N,) for classes
+    example: Tensor | None = None  # the number of the example that each of them belongs to, (N,)
 
 
 class Likelihood(ABC):
@@ -73,7 +74,7 @@ class Likelihood(ABC):
         """The elements of all examples that were observed, or all there are, as examples of their own."""
         if self.event_axes > 1:
             raise ValueError(f"{type(self).__name__} does not say what its elements are: give it a method elements")
-        return Elements(self, outputs, params, y)
+        return Elements(self, outputs, params, y, torch.arange(outputs.shape[-2], device=outputs.device))
 
     def parameters(self, outputs: int) -> Params:
         """First values of what the likelihood itself learns, without member axis."""

@@ -174,7 +174,8 @@ class AtPositions(Likelihood, ABC):
             raise ValueError("y has no position that was observed: there is nothing to compare the prediction with")
         if type(self.base) is MarginalGaussian:  # whose scales are those of single rows
             params = {name: value[..., kept, :] for name, value in params.items()}
-        return Elements(self.base, rows[..., kept, :], params, targets[kept])
+        example = torch.arange(len(kept), device=kept.device).div(len(kept) // self._sizes(y)[0], rounding_mode="floor")
+        return Elements(self.base, rows[..., kept, :], params, targets[kept], example[kept])
 
     def parameters(self, outputs: int) -> Params:
         return self.base.parameters(outputs)

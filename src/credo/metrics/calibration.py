@@ -56,7 +56,7 @@ def reliability_curve(
         equal_mass: bins with equally many examples instead of bins of equal width. Examples of the same confidence
             share a bin, so that the answer does not depend on the order of the examples.
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     probs = probabilities(prediction)
     confidence, label = probs.max(1)
     return reliability_of_scores(confidence, label == classes_like(y, probs), bins, equal_mass=equal_mass)
@@ -126,7 +126,7 @@ def pit(prediction: Predictive, y: ArrayLike, seed: int = 0) -> Tensor:
     Reference: A. P. Dawid, "Statistical theory: the prequential approach", 1984; for counts C. Czado, T. Gneiting,
         L. Held, 2009, https://doi.org/10.1111/j.1541-0420.2009.01191.x
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     mixture = numeric(prediction, "pit")
     targets = targets_like(y, mixture.mean).to(mixture.draws.dtype)
     upper = mixture.cdf(targets).double()

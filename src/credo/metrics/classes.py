@@ -17,7 +17,7 @@ def accuracy(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
             numbers (B,) of an integer type.
         y: observed class numbers, (B,).
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     if not isinstance(prediction, Predictive):
         given = tensor(prediction, "prediction")
         if not given.is_floating_point():
@@ -46,7 +46,7 @@ def brier(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         >>> brier([[1.0, 0.0], [0.5, 0.5]], [0, 1])
         0.25
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     probs = probabilities(prediction)
     observed = F.one_hot(classes_like(y, probs), probs.shape[1])
     return float((probs - observed).square().sum(1).mean())

@@ -18,14 +18,22 @@ ArrayLike = Any
 Prediction = TypeVar("Prediction")
 
 
-def elements(prediction: Prediction, y: ArrayLike) -> tuple[Prediction | Predictive, ArrayLike]:
-    """A prediction with positions as one of rows, one for each position that was observed, and its targets.
+def elements(
+    prediction: Prediction, y: ArrayLike, weights: ArrayLike | None = None
+) -> tuple[Prediction | Predictive, ArrayLike, ArrayLike | None]:
+    """A prediction with positions as one of rows, one for each position that was observed, with targets and weights.
 
-    All others are what they are.
+    All others are what they are. A position weighs as much as its example.
     """
-    if isinstance(prediction, Predictive) and prediction.likelihood.event_axes > 1:
-        return prediction.elements(y)
-    return prediction, y
+    if not isinstance(prediction, Predictive) or prediction.likelihood.event_axes == 1:
+        return prediction, y, weights
+    rows, targets, example = prediction.elements(y)
+    if weights is None:
+        return rows, targets, None
+    each = scores(weights, "weights").to(example.device)
+    if len(each) != len(prediction):
+        raise ValueError(f"weights has {len(each)} entries and the prediction {len(prediction)} rows: they must agree")
+    return rows, targets, each[example]
 
 
 def columns(values: ArrayLike, name: str) -> Tensor:

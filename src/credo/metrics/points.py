@@ -33,7 +33,7 @@ def rmse(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         >>> round(rmse([1.0, 2.0], [1.0, 4.0]), 6)
         1.414214
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     points, targets = points_and_targets(prediction, y)
     return float((points - targets).square().mean().sqrt())
 
@@ -45,7 +45,7 @@ def mae(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         prediction: a Predictive, or point predictions (B,) or (B, D).
         y: what was observed, in the same shape.
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     points, targets = points_and_targets(prediction, y)
     return float((points - targets).abs().mean())
 
@@ -59,7 +59,7 @@ def log_likelihood(prediction: Predictive | ArrayLike, y: ArrayLike) -> float:
         prediction: a Predictive, or class probabilities (B, K).
         y: what was observed; several targets of one example count with their joint density.
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     if isinstance(prediction, Predictive):
         return float(prediction.log_prob(y).double().mean())
     probs = probabilities(prediction)
@@ -74,7 +74,7 @@ def coverage(prediction: Predictive | Interval, y: ArrayLike, level: float = 0.9
         y: what was observed, (B,) or (B, D).
         level: of the Predictive's equal-tailed intervals; without meaning for a pair.
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     lower, upper = _ends(prediction, level)
     targets = targets_like(y, lower)
     return float(((lower <= targets) & (targets <= upper)).double().mean())

@@ -46,7 +46,7 @@ def pointwise_crps(prediction: Predictive, y: ArrayLike) -> Tensor:
         prediction: a Predictive over numbers.
         y: what was observed, (B,) or (B, D).
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     mixture = numeric(prediction, "crps")
     targets = targets_like(y, mixture.mean)
     if type(mixture.likelihood) in NORMAL:

@@ -58,7 +58,7 @@ def risk_coverage(prediction: Predictive, y: ArrayLike, doubt: ArrayLike | None 
     Reference: Y. Geifman, R. El-Yaniv, "Selective classification for deep neural networks", 2017,
         https://arxiv.org/abs/1705.08500
     """
-    prediction, y = elements(prediction, y)
+    prediction, y, _ = elements(prediction, y)
     if isinstance(prediction, ClassPredictive):
         probs = probabilities(prediction)
         confidence, label = probs.max(1)

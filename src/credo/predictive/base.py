@@ -107,16 +107,18 @@ class Predictive(ABC):
         observed = self.likelihood.observed(targets)
         return each if observed is None else torch.where(observed, each, torch.nan)
 
-    def elements(self, y: Tensor) -> tuple[Predictive, Tensor]:
-        """What was observed, element by element: a prediction for N rows, and their targets.
+    def elements(self, y: Tensor) -> tuple[Predictive, Tensor, Tensor]:
+        """What was observed, element by element: a prediction for N rows, their targets, and the example of each, (N,).
 
         Where outputs have positions, each position that was observed is a row; otherwise each example is one.
         """
         if self.likelihood.event_axes == 1:
-            return self, y
+            return self, y, torch.arange(len(self), device=self.draws.device)
         found = self.likelihood.elements(self.draws, self._targets(y), self.params)
-        assert found.y is not None
-        return predictive(found.likelihood, found.outputs, found.params, self.log_weights), found.y
+        if found.y is None or found.example is None:
+            raise ValueError(f"{type(self.likelihood).__name__}.elements does not give the targets and their examples")
+        rows = predictive(found.likelihood, found.outputs, found.params, self.log_weights)
+        return rows, found.y, found.example
 
     def rows(self) -> Predictive:
         """Every element as a row of its own: each position of each example, or each example."""
