@@ -44,6 +44,7 @@ def fit(
     inputs: Place | Sequence[Place] | None = None,
     targets: Place | Sequence[str] | None = None,
     weights: Any = None,
+    mask: Any = None,
     checkpoint: str | Path | Checkpoint | None = None,
     resume: bool = False,
     progress: bool | Listener | None = None,
@@ -69,6 +70,9 @@ def fit(
         targets: key or place of the part that is y, such as "labels" or -1, or several keys; `forward` never gets it.
         weights: how much each example counts, (N,): a weight of two is an example that comes twice; or the key or place
             of the part of the data that says so.
+        mask: which positions of the targets were observed, (N, *positions) of yes or no, for a network with outputs at
+            positions; or the key or place of the part of the data that says so, such as "attention_mask". A class of
+            -100, or a NaN, in y says the same.
         checkpoint: a folder to save the run to as it goes, or a `Checkpoint` with an interval.
         resume: continue the run that the checkpoint folder holds, if there is one.
         progress: True or False; None shows a line where there is a terminal; or a function that takes a `Report`.
@@ -94,8 +98,8 @@ def fit(
     seed, recorded = _integer(seed), encode(method)
     streams = Stream(seed)
     with torch.inference_mode(False), torch.enable_grad():
-        roles, given = roles_of(inputs, targets, weights)
-        run = prepare(model, Data(data, roles, given), method, streams, _device(device), start, temperature)
+        roles, *given = roles_of(inputs, targets, weights, mask)
+        run = prepare(model, Data(data, roles, *given), method, streams, _device(device), start, temperature)
         state = method.init(run.target, run.variables, streams.child("state"))
         settings = {"method": recorded, "seed": seed, "temperature": temperature}
         checkpoints = checkpoints_for(checkpoint, resume, run, settings)

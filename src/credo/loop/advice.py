@@ -69,7 +69,9 @@ def unresponsive(target: Target, variables: Variables, x: Inputs, y: Inputs) -> 
     if variables.members == 0 or len(few) < 2 or _all_same(few) or _all_same(targets):
         return None
     outputs = target.model.network.evaluate(variables, few, target.plan).double()  # (M, B, E)
-    spread = float(targets.std(0).max()) if y.is_floating_point() else 1.0
+    # what was not observed is NaN, and takes part in no spread
+    known = torch.where(targets.isnan(), targets.nanmean(0), targets).nan_to_num(0.0)
+    spread = float(known.std(0).max()) if y.is_floating_point() else 1.0
     if not bool(outputs.isfinite().all()) or float(outputs.std(1).max()) >= FAINT * spread:
         return None
     return (

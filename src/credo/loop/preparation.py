@@ -20,14 +20,14 @@ from credo.loop.batches import Source, tensor_source
 from credo.loop.checkpoints import Checkpoint, Checkpoints
 from credo.loop.draws import Collector, InMemory, OnDisk
 from credo.loop.loaders import LoaderSource
-from credo.loop.roles import Roles
+from credo.loop.roles import Roles, checked_targets
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
 from credo.model import LIKELIHOOD_PREFIX, Model, Target
 from credo.nets.plan import Plan, measured_plan, obvious_plan
 from credo.nets.structure import fresh_note
 from credo.posteriors import Posterior
-from credo.posteriors.base import checked_outputs
+from credo.posteriors.base import checked_shape
 from credo.posteriors.writing import describe
 
 Start = Posterior | nn.Module | Params
@@ -52,6 +52,7 @@ class Data:
     values: Any  # a pair (x, y) and the like
     roles: Roles  # what the parts of the values are
     weights: Any = None  # of the examples, where they are not among the values
+    mask: Any = None  # of the positions that were observed, likewise
 
 
 def prepare(
@@ -68,19 +69,20 @@ def prepare(
     model = model if isinstance(model, Model) else Model(model)
     source = _source(data, method, streams.child("order"), device, model.network.dtype)
     x, y = source.example
-    checked_outputs(model, model.network.given().to(device), x)
+    shape = checked_shape(model, model.network.given().to(device), x)
+    model, choice = model.with_likelihood_for(y, shape)
+    outputs = model.likelihood.outputs_of(shape)
+    source.check(partial(checked_targets, model.likelihood, outputs), model.likelihood.observed)
     model, changes = method.prepare(model, x)
     first = model.network.module_weights if method.start_from is StartFrom.MODULE else model.network.initial
     variables = first(method.members, streams.child("init")).to(device)
-    outputs = checked_outputs(model, variables, x)
+    checked_shape(model, variables, x)
     if method.needs_gradient and not model.network.differentiable(variables, x):
         raise ValueError(
             f"the network's outputs have no gradient by its weights, and {type(method).__name__} needs one: something "
             "in forward() cuts it, such as detach(), numpy or torch.no_grad(). Use BlackBoxVI, Metropolis or "
             "SimulatedAnnealing, which need none, or operations of torch throughout"
         )
-    model, choice = model.with_likelihood_for(y, outputs)
-    source.check(partial(model.likelihood.check_targets, outputs=outputs))
     variables = model.complete(variables, outputs)
     given = None if start is None else start_tensors(start, method.members)
     if given is not None:
@@ -128,6 +130,11 @@ def _source(data: Data, method: Method, order: Stream, device: torch.device, dty
                 "weights of a DataLoader's examples come with its batches, in its own order: let it give them, and say "
                 "where they are, as in fit(..., weights=2) for batches (x, y, weights)"
             )
+        if data.mask is not None:
+            raise ValueError(
+                "a mask of a DataLoader's examples comes with its batches: let it give one, and say where it is, as in "
+                "fit(..., mask='attention_mask'), or mask=2 for batches (x, y, mask)"
+            )
         if method.whole_data and len(values) > 1:
             raise ValueError(
                 f"{type(method).__name__} needs all the data in every step, and the DataLoader cuts them into batches: "
@@ -143,6 +150,7 @@ def _source(data: Data, method: Method, order: Stream, device: torch.device, dty
         device=device,
         dtype=dtype,
         weights=data.weights,
+        mask=data.mask,
     )
 
 

@@ -18,6 +18,7 @@ from credo.core.inputs import Inputs, leaves_of
 from credo.core.trees import Params, map_tensors, members_of
 from credo.nets.calling import Parameters, arguments
 from credo.nets.dropout import Undropped
+from credo.nets.outputs import OutputRule
 
 Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
 """Makes the context that one member's forward pass runs in, from that member's parameters and masks."""
@@ -55,6 +56,7 @@ class Forward:
     skeleton: nn.Module  # the module without values, which nobody calls; each thread calls a copy
     aliases: Mapping[str, str]  # other names of tied tensors
     parameters: Parameters  # what it takes
+    rule: OutputRule  # which tensor of what it returns is the output
     around: Around | None = None  # the context of the pass; None for none
     # names of the tensors that get what the pass assigned to them (in training, the buffers)
     carried: Collection[str] = ()
@@ -71,7 +73,7 @@ class Forward:
         args, kwargs = arguments(self.parameters, cloned(x) if self.copies_input else x)
         try:
             with nullcontext() if self.around is None else self.around(given, masks):
-                outputs: Tensor = functional_call(module, named, args, kwargs, tie_weights=False)
+                outputs = self.rule(functional_call(module, named, args, kwargs, tie_weights=False))
         finally:
             if self.attributes:
                 put_back(self.skeleton, module, self.attributes)

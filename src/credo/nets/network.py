@@ -16,6 +16,7 @@ from credo.nets.calling import parameters_of, passing_note
 from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, weight_sites
 from credo.nets.forward import Around, Forward, one_by_one, together, undropped, untouched
+from credo.nets.outputs import OutputRule
 from credo.nets.plan import Plan, drawing_plan
 from credo.nets.structure import aliases, fan_in, made, private_copy, reinitialized, skeleton
 from credo.nets.tracing import Recent, Trace, trace
@@ -30,11 +31,12 @@ class Network:
         net: a module that takes a tensor, or several, and returns a tensor, or a function without arguments that makes
             one. A function is called once per member, so that a module's own initialization is respected.
         dropout: None leaves dropout as the module has it.
+        outputs: which tensor of what the module returns is its output.
     """
 
-    def __init__(self, net: Net, dropout: DropoutChange | None = None) -> None:
+    def __init__(self, net: Net, dropout: DropoutChange | None = None, outputs: OutputRule = OutputRule()) -> None:
         self._make = None if isinstance(net, nn.Module) else net
-        self.dropout = dropout
+        self.dropout, self.output_rule = dropout, outputs
         with Stream(0, ("structure",)).borrowed_global():
             self.module = private_copy(made(net))
         self._aliases = aliases(self.module)
@@ -42,12 +44,15 @@ class Network:
         connections = dropout is not None and dropout.drops is Drops.WEIGHTS
         weights = [f"{layer}.weight" if layer else "weight" for layer in places] if connections else []
         self.dropped_weights = tuple(self._aliases.get(name, name) for name in weights)
-        self._dense = dense_stack(self.module, before=() if connections else places)
+        stack = dense_stack(self.module, before=() if connections else places)
+        self._dense = None if callable(outputs.path) else stack  # a function may change what a tensor is
         buffers = [name for name, _ in self.module.named_buffers()]
         inserted = None if connections else dropout
         parameters = parameters_of(self.module)
-        self._training = Forward(skeleton(self.module, inserted).train(), self._aliases, parameters, carried=buffers)
-        self._evaluating = Forward(skeleton(self.module, inserted).eval(), self._aliases, parameters)
+        self._training = Forward(
+            skeleton(self.module, inserted).train(), self._aliases, parameters, outputs, carried=buffers
+        )
+        self._evaluating = Forward(skeleton(self.module, inserted).eval(), self._aliases, parameters, outputs)
         self._traces, self._vectorizes = Recent[Trace](), Recent[bool]()
         self._first: Trace | None = None
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
@@ -61,7 +66,11 @@ class Network:
 
     def with_dropout(self, change: DropoutChange) -> Network:
         """The same network with other dropout."""
-        return Network(self._make or self.module, dropout=change)
+        return Network(self._make or self.module, change, self.output_rule)
+
+    def with_outputs(self, outputs: OutputRule) -> Network:
+        """The same network with another output."""
+        return Network(self._make or self.module, self.dropout, outputs)
 
     @property
     def dtype(self) -> torch.dtype:
