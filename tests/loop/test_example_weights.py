@@ -261,11 +261,14 @@ def test_validation_is_an_average_by_weight() -> None:
         ((X, Y), WEIGHTS, DataLoader(heavy, batch_size=4)),
         (DataLoader(heavy, batch_size=4), 2, DataLoader(heavy, batch_size=5)),
         (heavy, 2, (X, Y, WEIGHTS)),
+        (heavy, 2, (X[TWICE], Y[TWICE])),
+        (heavy, 2, TensorDataset(X[TWICE], Y[TWICE])),
     ):
         run = credo.fit(model(), data, still, weights=given, validation=held)
         assert run.history[-1]["validation_log_likelihood"] == pytest.approx(scores[0], rel=1e-12)
-    named = credo.fit(model(), parts, still, inputs="a", targets="y", weights="w", validation=parts)
-    assert named.history[-1]["validation_log_likelihood"] == pytest.approx(scores[0], rel=1e-12)
+    for held in (parts, (X, Y, WEIGHTS), (X[TWICE], Y[TWICE])):
+        named = credo.fit(model(), parts, still, inputs="a", targets="y", weights="w", validation=held)
+        assert named.history[-1]["validation_log_likelihood"] == pytest.approx(scores[0], rel=1e-12)
 
 
 def together(items: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:

@@ -99,10 +99,11 @@ class HeldOutForm:
         roles, parts = self.roles, data.tensors if isinstance(data, TensorDataset) else data
         if not isinstance(parts, list | tuple):
             return roles.split(data, name)
-        if roles.names and not hasattr(parts, "_asdict"):
+        named = hasattr(parts, "_asdict")
+        if not named and (roles.names or (roles.weights is not None and len(parts) == 2)):
             roles = PAIR
         # the third part of a data set may be anything, such as the number of a row
-        said = self.weighted or (isinstance(data, tuple) and not of_loader and not hasattr(data, "_asdict"))
+        said = self.weighted or (isinstance(data, tuple) and not of_loader and not named)
         return (Roles(weights=2) if roles == PAIR and len(parts) == 3 and said else roles).split(parts, name)
 
 
