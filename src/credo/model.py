@@ -189,13 +189,13 @@ class Batch:
         return replace(self, x=self.x[index], y=self.y[index], weight=weight)
 
     def rows(self, start: int, stop: int) -> Batch:
-        """Some of the examples; they do not stand for all data."""
+        """Some of the examples, with the factor of the batch: the sums over its parts add up to that over the batch."""
         some: Any = (slice(None), slice(start, stop)) if self.per_member else slice(start, stop)
         weight = None if self.weight is None else self.weight[..., start:stop]
-        return Batch(self.x[some], self.y[some], self.per_member, weight)
+        return Batch(self.x[some], self.y[some], self.per_member, weight, self.factor)
 
     def parts(self, rows: int) -> Iterator[Batch]:
-        """All examples, so many at a time where they can be cut; the parts do not stand for all data."""
+        """All examples, so many at a time where they can be cut."""
         size = rows_at_once(self.example, rows)
         return (self.rows(start, start + size) for start in range(0, self.examples, size))
 

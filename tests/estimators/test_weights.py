@@ -188,7 +188,7 @@ def test_validation_rows_are_scored_by_weight() -> None:
     """The weighted mean over the rows that each network has not seen, against a loop."""
     x, y = torch.from_numpy(X).float(), torch.from_numpy((Y - 100) / 3).float().unsqueeze(1)
     weights = torch.from_numpy(WEIGHTS + 0.5)
-    rows = hold_out(x, y, 3, 0, weights)
+    rows = hold_out(x, y, 3, 0, weights=weights)
     model = credo.Model(credo.nets.MLP(2, 1, (4,)), credo.likelihoods.Gaussian(1.0), POINT_PRIOR)
     posterior = credo.fit(model, rows.data, credo.DeepEnsemble(members=3, epochs=2, batch_size=None))
     held, total, count = rows.batch, 0.0, 0.0

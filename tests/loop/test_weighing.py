@@ -238,6 +238,8 @@ def test_weights_per_member_and_parts_of_a_batch() -> None:
     assert batch.take([1, 0, 1]).factor == 3.0
     assert torch.equal(batch.take([1]).x, x)
     assert torch.equal(batch.rows(2, 4).weight, weight[:, 2:4])
+    sums = [target.data_term(each[:, i : i + 2], part) for i, part in zip((0, 2, 4), batch.parts(2), strict=True)]
+    torch.testing.assert_close(torch.stack(sums).sum(0), target.data_term(each, batch))
     apart = credo.Batch(x.expand(2, 6, 1), y.expand(2, 6, 1), per_member=True)
     assert apart.take([0, 0, 1]).x.shape == (3, 6, 1)
     assert apart.rows(1, 3).y.shape == (2, 2, 1)
