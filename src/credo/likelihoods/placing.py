@@ -22,6 +22,7 @@ ALIKE = (
     BinarizedBernoulli,
 )
 """Likelihoods to which all entries are alike, so that it does not matter which axis the channels are."""
+ALONE = "where each position has one output of its own, let the network return (B, 1, ...), as by unsqueeze(1)"
 
 Shape = tuple[int, ...]
 
@@ -63,7 +64,7 @@ def _settled_axis(given: Likelihood | None, y: Tensor, shape: Shape, stated: int
         raise ValueError(
             f"y holds whole numbers in the shape of the outputs, {_shown(shape)}: give class numbers, one at each "
             "position, for one class of several; or say what they are, as in likelihoods.Bernoulli() for yes-or-no "
-            "answers, or y.float() for numbers"
+            f"answers, or y.float() for numbers; {ALONE}"
         )
     if stated is not None:
         return _checked_axis(stated, fitting, y, shape)
@@ -78,6 +79,7 @@ def _settled_axis(given: Likelihood | None, y: Tensor, shape: Shape, stated: int
     raise ValueError(
         f"the network returns {_shown(shape)} and y has shape {_shown(tuple(y.shape[1:]))}, so that more than one axis "
         f"could be that of the {'classes' if classes else 'channels'}: say which one it is, {examples}"
+        + (f"; {ALONE}" if tuple(y.shape[1:]) == shape else "")
     )
 
 

@@ -243,10 +243,12 @@ class ClassesAtPositions(AtPositions, ClassLikelihood):
         try:
             return super()._checked(observed, outputs)
         except ValueError as error:
-            raise ValueError(
-                f"{error}; a position that was not observed has the class {self.ignore_index} (another number is "
+            known = not self.exclusive or bool(((observed >= 0) & (observed < max(outputs, 2))).all())
+            more = (
+                f"; a position that was not observed has the class {self.ignore_index} (another number is "
                 "ignore_index= of likelihoods.at_positions), or a mask says so, fit(..., mask=...)"
-            ) from None
+            )
+            raise ValueError(f"{error}{'' if known else more}") from None
 
     def missing(self, y: Tensor) -> Tensor:
         missing = (y == self.ignore_index) | (y == UNOBSERVED)
