@@ -114,8 +114,8 @@ def _check_log_prob(model: Model, variables: Variables, x: Inputs, y: Targets) -
     if found != outputs.shape[:2]:
         name, shape = type(model.likelihood).__name__, tuple(outputs.shape)
         raise ValueError(
-            f"{name}.log_prob gives shape {tuple(found)} for outputs {shape}: it must be one number for each member and "
-            "example, (M, B), summed over the targets of an example"
+            f"{name}.log_prob gives shape {tuple(found)} for outputs {shape}: it must be one number for each member "
+            "and example, (M, B), summed over the targets of an example"
         )
 
 
