@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
@@ -127,6 +128,11 @@ class Model:
     def outputs(self, variables: Variables, x: Inputs) -> int:
         """E, the number of outputs per example, or per position of it."""
         return self.likelihood.outputs_of(self.output_shape(variables, x))
+
+    def positions(self, variables: Variables, x: Inputs) -> int:
+        """How many positions of an example of inputs like x have a target; 1 where outputs are (B, E)."""
+        shape = self.output_shape(variables, x)
+        return math.prod(shape) // max(1, self.likelihood.outputs_of(shape))
 
     def output_shape(self, variables: Variables, x: Inputs) -> tuple[int, ...]:
         """Shape of the network's outputs for one example of inputs like x."""

@@ -139,3 +139,13 @@ def test_one_output_at_each_position_needs_an_axis() -> None:
         assert credo.fit(conv, (x, y), credo.MAP(epochs=1)).predict(x).mean.shape == (4, 1, 3, 5)
     with pytest.raises(ValueError, match=r"outputs of shape \(B,\), and .* unsqueeze\(1\) makes a column"):
         credo.fit(credo.Model(conv, outputs=lambda h: h.mean((1, 2, 3))), (x, x[:, 0, 0, 0]), credo.MAP(epochs=1))
+
+
+def test_positions_are_counted() -> None:
+    conv, linear = torch.nn.Conv2d(2, 3, 1), torch.nn.Linear(2, 3)
+    for net, x, y, count in (
+        (conv, torch.zeros(4, 2, 3, 5), torch.zeros(4, 3, 5).long(), 15),
+        (linear, torch.zeros(4, 2), torch.zeros(4).long(), 1),
+    ):
+        model = credo.fit(net, (x, y), credo.MAP(epochs=1)).model
+        assert model.positions(model.network.given(), x) == count
