@@ -144,7 +144,7 @@ def test_one_output_at_each_position_needs_an_axis() -> None:
 def test_positions_are_counted() -> None:
     conv, linear = torch.nn.Conv2d(2, 3, 1), torch.nn.Linear(2, 3)
     for net, x, y, count in (
-        (conv, torch.zeros(4, 2, 3, 5), torch.zeros(4, 3, 5).long(), 15),
+        (conv, torch.zeros(4, 2, 4, 5), torch.zeros(4, 4, 5).long(), 20),
         (linear, torch.zeros(4, 2), torch.zeros(4).long(), 1),
     ):
         model = credo.fit(net, (x, y), credo.MAP(epochs=1)).model
