@@ -73,6 +73,7 @@ def test_the_axis_is_found(
         (None, zeros(REAL, 5, 4), (5, 4)),
         (None, zeros(REAL, 2, 8, 6), (2, 8, 6)),
         (LearnedGaussian(), zeros(REAL, 5, 4), (5, 4)),
+        (None, zeros(REAL, 1, 4), (1, 4)),
     ],
     ids=str,
 )

@@ -70,7 +70,9 @@ def _settled_axis(given: Likelihood | None, y: Tensor, shape: Shape, stated: int
         return _checked_axis(stated, fitting, y, shape)
     if not fitting:
         raise ValueError(_misfit(y, shape))
-    single = [axis for axis in fitting if shape[axis] == 1]
+    # one channel of an image, (B, 1, H, W); but (B, 1, D) may be one step of a series, or one channel of a signal
+    ends = (-1,) if len(shape) == 2 else (-1, -len(shape))
+    single = [axis for axis in fitting if shape[axis] == 1 and axis in ends]
     if len(fitting) == 1 or len(single) == 1:
         return (single if len(fitting) > 1 else fitting)[0]
     if type(given) in ALIKE:
