@@ -322,8 +322,8 @@ def at_positions(
     if not isinstance(base, NumericLikelihood):
         raise TypeError(
             f"{type(base).__name__} is neither a NumericLikelihood nor a ClassLikelihood, so it is not known what a "
-            "target at a position is: derive it from one of them, or let it take outputs with positions itself, and say "
-            "so by event_axes and class_axis"
+            "target at a position is: derive it from one of them, or let it take outputs with positions itself, and "
+            "say so by event_axes and class_axis"
         )
     if ignore_index is not None:
         raise ValueError("ignore_index is for classes: numbers that were not observed are NaN in y")
