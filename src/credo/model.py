@@ -62,10 +62,9 @@ class Model:
         check_kind("class_axis", class_axis, "1", int, NoneType)
         if class_axis == 0:
             raise ValueError("class_axis=0 is the batch: 1 is the first axis after it, and -1 the last")
-        rule = OutputRule(outputs)
-        self.network = net if isinstance(net, Network) else Network(net, outputs=rule)
-        if isinstance(net, Network) and outputs is not None:
-            self.network = net.with_outputs(rule)
+        self.network = net if isinstance(net, Network) else Network(net)
+        if outputs is not None:
+            self.network = self.network.with_outputs(OutputRule(outputs))
         self.class_axis = class_axis
         self.given_likelihood = likelihood
         self.prior = prior or Normal(scale=3.0, fan_in=True)
