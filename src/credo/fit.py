@@ -123,8 +123,10 @@ def fit(
     if result.reason:
         warnings.warn(result.reason, CredoWarning, stacklevel=2)
     finished = result.status is Status.FINISHED
-    better = still_improving(result.history) if finished and not isinstance(method, Sampler) else None
-    flat = unresponsive(loop.target, method.current(result.state), *run.source.example)
+    example = run.source.example
+    positions = run.target.model.positions(run.variables, example[0])
+    better = still_improving(result.history, positions) if finished and not isinstance(method, Sampler) else None
+    flat = unresponsive(loop.target, method.current(result.state), *example)
     advice = tuple(note for note in (better, flat, result.reason) if note)
     record = Record(
         method=recorded,

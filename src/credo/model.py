@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
@@ -61,10 +62,9 @@ class Model:
         check_kind("class_axis", class_axis, "1", int, NoneType)
         if class_axis == 0:
             raise ValueError("class_axis=0 is the batch: 1 is the first axis after it, and -1 the last")
-        rule = OutputRule(outputs)
-        self.network = net if isinstance(net, Network) else Network(net, outputs=rule)
-        if isinstance(net, Network) and outputs is not None:
-            self.network = net.with_outputs(rule)
+        self.network = net if isinstance(net, Network) else Network(net)
+        if outputs is not None:
+            self.network = self.network.with_outputs(OutputRule(outputs))
         self.class_axis = class_axis
         self.given_likelihood = likelihood
         self.prior = prior or Normal(scale=3.0, fan_in=True)
@@ -127,6 +127,11 @@ class Model:
     def outputs(self, variables: Variables, x: Inputs) -> int:
         """E, the number of outputs per example, or per position of it."""
         return self.likelihood.outputs_of(self.output_shape(variables, x))
+
+    def positions(self, variables: Variables, x: Inputs) -> int:
+        """How many positions of an example of inputs like x have a target; 1 where outputs are (B, E)."""
+        shape = self.output_shape(variables, x)
+        return math.prod(shape) // max(1, self.likelihood.outputs_of(shape))
 
     def output_shape(self, variables: Variables, x: Inputs) -> tuple[int, ...]:
         """Shape of the network's outputs for one example of inputs like x."""

@@ -73,6 +73,7 @@ def test_the_axis_is_found(
         (None, zeros(REAL, 5, 4), (5, 4)),
         (None, zeros(REAL, 2, 8, 6), (2, 8, 6)),
         (LearnedGaussian(), zeros(REAL, 5, 4), (5, 4)),
+        (None, zeros(REAL, 1, 4), (1, 4)),
     ],
     ids=str,
 )
@@ -128,3 +129,24 @@ def test_an_axis_that_is_not_that_of_the_likelihood_is_refused() -> None:
     for axis in (1, -3):
         credo.fit(credo.Model(conv, made, class_axis=axis), (image, y), credo.MAP(epochs=1))
     credo.fit(credo.Model(linear, class_axis=1), (image[:, :, 0, 0], y[:, 0, 0]), credo.MAP(epochs=1))
+
+
+def test_one_output_at_each_position_needs_an_axis() -> None:
+    """A network whose last axis was squeezed: nobody can tell positions from channels."""
+    x, conv = torch.randn(4, 2, 3, 5, generator=credo.Stream(0).generator()), torch.nn.Conv2d(2, 1, 1)
+    for y in (x[:, 0], (x[:, 0] > 0).long()):
+        with pytest.raises(ValueError, match=r"let the network return \(B, 1, \.\.\.\), as by unsqueeze"):
+            credo.fit(credo.Model(conv, outputs=lambda h: h.squeeze(1)), (x, y), credo.MAP(epochs=1))
+        assert credo.fit(conv, (x, y), credo.MAP(epochs=1)).predict(x).mean.shape == (4, 1, 3, 5)
+    with pytest.raises(ValueError, match=r"outputs of shape \(B,\), and .* unsqueeze\(1\) makes a column"):
+        credo.fit(credo.Model(conv, outputs=lambda h: h.mean((1, 2, 3))), (x, x[:, 0, 0, 0]), credo.MAP(epochs=1))
+
+
+def test_positions_are_counted() -> None:
+    conv, linear = torch.nn.Conv2d(2, 3, 1), torch.nn.Linear(2, 3)
+    for net, x, y, count in (
+        (conv, torch.zeros(4, 2, 4, 5), torch.zeros(4, 4, 5).long(), 20),
+        (linear, torch.zeros(4, 2), torch.zeros(4).long(), 1),
+    ):
+        model = credo.fit(net, (x, y), credo.MAP(epochs=1)).model
+        assert model.positions(model.network.given(), x) == count

@@ -335,6 +335,10 @@ def test_a_likelihood_of_ones_own_over_flattened_pixels_gives_no_wrong_answer() 
     torch.testing.assert_close(wrong.log_prob(y), known.log_prob(y))
     with pytest.raises(ValueError, match="must be one number for each, summed over the targets"):
         predictive(Unsummed(), draws, {}, weights).log_prob(y)
+    x, net = RNG.child("flat inputs").normal(6, 2), nn.Linear(2, 12)
+    with pytest.raises(ValueError, match=r"Unsummed.log_prob gives shape \(1, 2, 4\) .* summed over the targets"):
+        credo.fit(credo.Model(net, Unsummed()), (x, y), MAP)
+    assert credo.fit(credo.Model(net, PerPixel()), (x, y), MAP).predict(x).label.shape == (6, 4)
 
 
 def test_nothing_observed_is_a_sentence() -> None:

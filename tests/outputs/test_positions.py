@@ -321,6 +321,7 @@ def test_what_cannot_be_meant_is_refused() -> None:
         at_positions(at_positions(CLASSES, 2), 1)
     with pytest.raises(ValueError, match="ignore_index is for classes"):
         at_positions(NUMBERS, 2, ignore_index=-1)
+
     with pytest.raises(TypeError, match="base must be a Likelihood"):
         at_positions("classes", 2)  # type: ignore[arg-type]
 

@@ -59,10 +59,11 @@ class Likelihood(ABC):
     def outputs_of(self, shape: tuple[int, ...]) -> int:
         """E, for outputs whose shape for one example is this, or a sentence where the likelihood does not take them."""
         if len(shape) != self.event_axes:
-            wanted = "(B, outputs)" if self.event_axes == 1 else f"(B, {', '.join(['...'] * self.event_axes)})"
+            wanted = "outputs" if self.event_axes == 1 else ", ".join(["..."] * self.event_axes)
+            got = "".join(f", {size}" for size in shape) or ","
             raise ValueError(
-                f"the network returns outputs of shape (B, {', '.join(map(str, shape))}), and {type(self).__name__} "
-                f"needs {wanted}"
+                f"the network returns outputs of shape (B{got}), and {type(self).__name__} needs (B, {wanted})"
+                + ("; unsqueeze(1) makes a column of them" if not shape else "")
             )
         return shape[self.class_axis]
 

@@ -22,6 +22,7 @@ ALIKE = (
     BinarizedBernoulli,
 )
 """Likelihoods to which all entries are alike, so that it does not matter which axis the channels are."""
+ALONE = "where each position has one output of its own, let the network return (B, 1, ...), as by unsqueeze(1)"
 
 Shape = tuple[int, ...]
 
@@ -63,13 +64,15 @@ def _settled_axis(given: Likelihood | None, y: Tensor, shape: Shape, stated: int
         raise ValueError(
             f"y holds whole numbers in the shape of the outputs, {_shown(shape)}: give class numbers, one at each "
             "position, for one class of several; or say what they are, as in likelihoods.Bernoulli() for yes-or-no "
-            "answers, or y.float() for numbers"
+            f"answers, or y.float() for numbers; {ALONE}"
         )
     if stated is not None:
         return _checked_axis(stated, fitting, y, shape)
     if not fitting:
         raise ValueError(_misfit(y, shape))
-    single = [axis for axis in fitting if shape[axis] == 1]
+    # one channel of an image, (B, 1, H, W); but (B, 1, D) may be one step of a series, or one channel of a signal
+    ends = (-1,) if len(shape) == 2 else (-1, -len(shape))
+    single = [axis for axis in fitting if shape[axis] == 1 and axis in ends]
     if len(fitting) == 1 or len(single) == 1:
         return (single if len(fitting) > 1 else fitting)[0]
     if type(given) in ALIKE:
@@ -78,6 +81,7 @@ def _settled_axis(given: Likelihood | None, y: Tensor, shape: Shape, stated: int
     raise ValueError(
         f"the network returns {_shown(shape)} and y has shape {_shown(tuple(y.shape[1:]))}, so that more than one axis "
         f"could be that of the {'classes' if classes else 'channels'}: say which one it is, {examples}"
+        + (f"; {ALONE}" if tuple(y.shape[1:]) == shape else "")
     )
 
 

@@ -243,10 +243,12 @@ class ClassesAtPositions(AtPositions, ClassLikelihood):
         try:
             return super()._checked(observed, outputs)
         except ValueError as error:
-            raise ValueError(
-                f"{error}; a position that was not observed has the class {self.ignore_index} (another number is "
+            known = not self.exclusive or bool(((observed >= 0) & (observed < max(outputs, 2))).all())
+            more = (
+                f"; a position that was not observed has the class {self.ignore_index} (another number is "
                 "ignore_index= of likelihoods.at_positions), or a mask says so, fit(..., mask=...)"
-            ) from None
+            )
+            raise ValueError(f"{error}{'' if known else more}") from None
 
     def missing(self, y: Tensor) -> Tensor:
         missing = (y == self.ignore_index) | (y == UNOBSERVED)
@@ -318,7 +320,11 @@ def at_positions(
     if isinstance(base, ClassLikelihood):
         return ClassesAtPositions(base, axes, class_axis, UNOBSERVED if ignore_index is None else ignore_index)
     if not isinstance(base, NumericLikelihood):
-        raise TypeError(f"{type(base).__name__} is neither a NumericLikelihood nor a ClassLikelihood")
+        raise TypeError(
+            f"{type(base).__name__} is neither a NumericLikelihood nor a ClassLikelihood, so it is not known what a "
+            "target at a position is: derive it from one of them, or let it take outputs with positions itself, and "
+            "say so by event_axes and class_axis"
+        )
     if ignore_index is not None:
         raise ValueError("ignore_index is for classes: numbers that were not observed are NaN in y")
     return NumbersAtPositions(base, axes, class_axis)

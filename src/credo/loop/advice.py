@@ -23,8 +23,12 @@ FAINT = 0.01
 """Answers that vary by less than this part of the targets' spread hardly depend on the inputs."""
 
 
-def still_improving(history: Sequence[Mapping[str, float]]) -> str | None:
+def still_improving(history: Sequence[Mapping[str, float]], positions: int = 1) -> str | None:
     """A sentence where the log likelihood rose in the last third of a run; None where it did not, or nobody can tell.
+
+    Args:
+        history: one row per epoch.
+        positions: of an example, whose log likelihood is a sum over so many.
 
     Examples:
         >>> still_improving([{"log_likelihood": float(i)} for i in range(50)]).split(";")[1]
@@ -38,7 +42,7 @@ def still_improving(history: Sequence[Mapping[str, float]]) -> str | None:
     last = values[-max(6, len(values) // 3) :]
     slope, error = _line(last)
     rise = slope * len(values) / 10
-    if not (rise > NATS and slope > ERRORS * error):  # a NaN is no rise
+    if not (rise > NATS * positions and slope > ERRORS * error):  # a NaN is no rise
         return None
     return (
         f"still getting better when it ended: the log likelihood per example was rising by {rise:.2g} in each tenth of "

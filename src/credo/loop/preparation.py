@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader
 
 from credo.core.checks import check_positive
+from credo.core.inputs import Inputs, Targets, is_graph
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
 from credo.core.trees import Params, Variables, map_tensors
@@ -23,13 +24,15 @@ from credo.loop.loaders import LoaderSource
 from credo.loop.roles import Roles, checked_targets
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
-from credo.model import LIKELIHOOD_PREFIX, Model, Target
+from credo.model import LIKELIHOOD_PREFIX, Model, Target, likelihood_params
 from credo.nets.plan import Plan, measured_plan, obvious_plan
 from credo.nets.structure import fresh_note
 from credo.posteriors import Posterior
 from credo.posteriors.base import checked_shape
 from credo.posteriors.writing import describe
 
+FEW = 2
+"""Examples that are looked at."""
 Start = Posterior | nn.Module | Params
 """Weights to begin with."""
 
@@ -84,6 +87,7 @@ def prepare(
             "SimulatedAnnealing, which need none, or operations of torch throughout"
         )
     variables = model.complete(variables, outputs)
+    _check_log_prob(model, variables, x, checked_targets(model.likelihood, outputs, y[:FEW]))
     given = None if start is None else start_tensors(start, method.members)
     if given is not None:
         variables = started(variables, given, model.network.module)
@@ -97,6 +101,22 @@ def prepare(
         *model.network.trace(variables, x).notes,
     )
     return Prepared(Target(model, source.size, temperature), variables, source, given, notes)
+
+
+@torch.no_grad()
+def _check_log_prob(model: Model, variables: Variables, x: Inputs, y: Targets) -> None:
+    """Refuse a likelihood, such as one of a person's own, that does not give one number for each example."""
+    if is_graph(x):
+        return
+    first = variables.take([0])
+    outputs = model.network.evaluate(first, x[:FEW])
+    found = model.likelihood.log_prob(outputs, y, likelihood_params(first.params)).shape
+    if found != outputs.shape[:2]:
+        name, shape = type(model.likelihood).__name__, tuple(outputs.shape)
+        raise ValueError(
+            f"{name}.log_prob gives shape {tuple(found)} for outputs {shape}: it must be one number for each member "
+            "and example, (M, B), summed over the targets of an example"
+        )
 
 
 def _first_weight_notes(model: Model, method: Method, variables: Variables, given: Params | None) -> tuple[str, ...]:

@@ -56,7 +56,6 @@ class Forward:
     skeleton: nn.Module  # the module without values, which nobody calls; each thread calls a copy
     aliases: Mapping[str, str]  # other names of tied tensors
     parameters: Parameters  # what it takes
-    rule: OutputRule  # which tensor of what it returns is the output
     around: Around | None = None  # the context of the pass; None for none
     # names of the tensors that get what the pass assigned to them (in training, the buffers)
     carried: Collection[str] = ()
@@ -64,6 +63,7 @@ class Forward:
     copied: Collection[str] = ()
     attributes: Sequence[Attribute] = ()  # what else the pass changes in the module, to be put back
     copies_input: bool = False  # whether the pass works in place on its input
+    rule: OutputRule = OutputRule()  # which tensor of what it returns is the output
 
     def __call__(self, tensors: Params, x: Inputs, masks: Sequence[Tensor] = ()) -> Tensor:
         module = thread_copy(self.skeleton)

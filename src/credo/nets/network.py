@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -31,12 +32,12 @@ class Network:
         net: a module that takes a tensor, or several, and returns a tensor, or a function without arguments that makes
             one. A function is called once per member, so that a module's own initialization is respected.
         dropout: None leaves dropout as the module has it.
-        outputs: which tensor of what the module returns is its output.
     """
 
-    def __init__(self, net: Net, dropout: DropoutChange | None = None, outputs: OutputRule = OutputRule()) -> None:
+    def __init__(self, net: Net, dropout: DropoutChange | None = None) -> None:
         self._make = None if isinstance(net, nn.Module) else net
-        self.dropout, self.output_rule = dropout, outputs
+        self.output_rule = OutputRule()
+        self.dropout = dropout
         with Stream(0, ("structure",)).borrowed_global():
             self.module = private_copy(made(net))
         self._aliases = aliases(self.module)
@@ -44,15 +45,12 @@ class Network:
         connections = dropout is not None and dropout.drops is Drops.WEIGHTS
         weights = [f"{layer}.weight" if layer else "weight" for layer in places] if connections else []
         self.dropped_weights = tuple(self._aliases.get(name, name) for name in weights)
-        stack = dense_stack(self.module, before=() if connections else places)
-        self._dense = None if callable(outputs.path) else stack  # a function may change what a tensor is
+        self._dense = dense_stack(self.module, before=() if connections else places)
         buffers = [name for name, _ in self.module.named_buffers()]
         inserted = None if connections else dropout
         parameters = parameters_of(self.module)
-        self._training = Forward(
-            skeleton(self.module, inserted).train(), self._aliases, parameters, outputs, carried=buffers
-        )
-        self._evaluating = Forward(skeleton(self.module, inserted).eval(), self._aliases, parameters, outputs)
+        self._training = Forward(skeleton(self.module, inserted).train(), self._aliases, parameters, carried=buffers)
+        self._evaluating = Forward(skeleton(self.module, inserted).eval(), self._aliases, parameters)
         self._traces, self._vectorizes = Recent[Trace](), Recent[bool]()
         self._first: Trace | None = None
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
@@ -66,11 +64,18 @@ class Network:
 
     def with_dropout(self, change: DropoutChange) -> Network:
         """The same network with other dropout."""
-        return Network(self._make or self.module, change, self.output_rule)
+        return Network(self._make or self.module, dropout=change).with_outputs(self.output_rule)
 
-    def with_outputs(self, outputs: OutputRule) -> Network:
-        """The same network with another output."""
-        return Network(self._make or self.module, self.dropout, outputs)
+    def with_outputs(self, rule: OutputRule) -> Network:
+        """The same network, of which another tensor is the output."""
+        if rule == self.output_rule:
+            return self
+        result = copy.copy(self)  # the module and its copies are shared: nobody changes them
+        result.output_rule = rule
+        result._training, result._evaluating = (replace(f, rule=rule) for f in (self._training, self._evaluating))
+        result._dense = None if callable(rule.path) else self._dense  # a function may change what a tensor is
+        result._traces, result._vectorizes, result._first = Recent[Trace](), Recent[bool](), None
+        return result
 
     @property
     def dtype(self) -> torch.dtype:

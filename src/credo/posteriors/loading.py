@@ -135,7 +135,8 @@ def _field(hint: Any, path: str, tensors: Params, numbers: Values) -> Any:
 def _model(data: Values, net: Net | None, trees: Trees) -> Model:
     likelihood, prior = (_part(registry, data[registry.family]) for registry in (Likelihood.registry, Prior.registry))
     module = _rebuilt(data["net"], trees) if net is None else net
-    return Model(Network(module, _dropout(data["dropout"]), _output_rule(data.get("outputs"))), likelihood, prior)
+    network = Network(module, dropout=_dropout(data["dropout"])).with_outputs(_output_rule(data.get("outputs")))
+    return Model(network, likelihood, prior)
 
 
 def _output_rule(data: Values | str | None) -> OutputRule:

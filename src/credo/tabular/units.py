@@ -48,7 +48,7 @@ def in_double(posterior: Posterior) -> Posterior:
     In float32 the sums inside a network are grouped by the size of the batch, which shows in the seventh digit.
     """
     network = posterior.model.network
-    twin = Network(deepcopy(network.module).double(), network.dropout)
+    twin = Network(deepcopy(network.module).double(), network.dropout).with_outputs(network.output_rule)
     precise = map_tensors(lambda _, t: t.double() if t.is_floating_point() else t, posterior)
     return replace(precise, model=Model(twin, posterior.model.likelihood, posterior.model.prior))
 
