@@ -279,7 +279,7 @@ def test_a_position_weighs_as_much_as_its_example() -> None:
     assert torch.equal(each, weights[:, None, None].expand(N, 4, 4)[~HIDDEN])
     assert torch.equal(y, LABELS[~HIDDEN])
     assert elements(rows, y, each) == (rows, y, each)
-    with pytest.raises(ValueError, match="weights has 3 entries and the prediction 10 rows"):
+    with pytest.raises(ValueError, match=r"weights has shape .* and there are 10 examples"):
         elements(prediction, LABELS, weights[:3])
 
 
