@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credo import diagnostics, exact, generative, likelihoods, metrics, nets, priors
+    from credo import diagnostics, exact, generative, likelihoods, metrics, nets, priors, uncertainty
     from credo.core.inputs import Graph
     from credo.core.optimizers import SGD, Adam, Constant, Cosine, StepDecay
     from credo.core.rng import Stream
@@ -115,6 +115,7 @@ __all__ = [
     "metrics",
     "nets",
     "priors",
+    "uncertainty",
 ]
 
 _ELSEWHERE = {
@@ -136,7 +137,7 @@ _ELSEWHERE = {
     "predictive": ("ClassPredictive", "NumericPredictive", "Predictive"),
 }
 """Where names live that are neither methods nor modules of their own."""
-_MODULES = ("diagnostics", "exact", "generative", "likelihoods", "metrics", "nets", "priors")
+_MODULES = ("diagnostics", "exact", "generative", "likelihoods", "metrics", "nets", "priors", "uncertainty")
 
 
 class _Package(ModuleType):

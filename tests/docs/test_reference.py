@@ -24,6 +24,7 @@ ROOMS = (
     "predictive",
     "kernels",
     "metrics",
+    "uncertainty",
     "diagnostics",
     "exact",
     "generative",

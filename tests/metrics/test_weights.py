@@ -123,6 +123,21 @@ def test_auroc_of_pairs_by_weight() -> None:
     )
 
 
+@pytest.mark.parametrize("metric", [metrics.auroc, metrics.aupr, metrics.false_positive_rate])
+def test_measures_of_detection_by_weight_are_those_of_repeated_inputs(metric: Callable[..., float]) -> None:
+    low, high = DOUBT[:25], DOUBT[25:] + 1
+    first, second = WEIGHTS[:25], WEIGHTS[25:]
+    found = metric(low, high, familiar_weights=first, unfamiliar_weights=second)
+    repeated = metric(low.repeat_interleave(first), high.repeat_interleave(second))
+    assert found == pytest.approx(repeated, rel=1e-12)
+    assert found == pytest.approx(
+        metric(low, high, familiar_weights=first / 7, unfamiliar_weights=second / 7), rel=1e-6
+    )
+    assert abs(found - metric(low, high)) > 1e-6, "the twin without weights"
+    with pytest.raises(ValueError, match="unfamiliar_weights has negative values"):
+        metric(low, high, unfamiliar_weights=-second)
+
+
 def test_an_impossible_example_that_weighs_nothing_does_not_count() -> None:
     probs, weights = [[1.0, 0.0], [0.5, 0.5]], [0, 1]
     assert metrics.log_likelihood(probs, [1, 0]) == -math.inf

@@ -17,11 +17,11 @@ from credo.core.record import Record
 from credo.core.rng import Stream
 from credo.evaluation import checks, honesty
 from credo.evaluation.doubtful import doubtful_rows
-from credo.evaluation.familiarity import Familiarity, disagreement
 from credo.evaluation.metadata import TrainingLength
 from credo.evaluation.scores import LEVEL, scores
 from credo.evaluation.values import Calibration, Check, Doubtful, Evaluation, Floats, Rejection, Sample
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
+from credo.uncertainty.familiarity import Familiarity, disagreement
 
 POINTS = 400
 """Points of a curve that are kept."""

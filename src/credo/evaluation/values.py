@@ -8,7 +8,7 @@ from typing import Any
 
 from credo.core.config import decode, encode
 from credo.core.storage import StorageError
-from credo.evaluation.familiarity import Familiarity
+from credo.uncertainty.familiarity import Familiarity
 
 Floats = tuple[float, ...]
 

@@ -18,6 +18,7 @@ from credo.metrics.calibration import (
     reliability_of_scores,
 )
 from credo.metrics.classes import accuracy, brier
+from credo.metrics.detection import aupr, false_positive_rate
 from credo.metrics.points import coverage, log_likelihood, mae, rmse, sharpness
 from credo.metrics.ranked_score import crps, crps_of_gaussian_mixture, pointwise_crps
 from credo.metrics.ranking import RiskCoverage, auroc, risk_coverage, risk_coverage_of_losses
@@ -27,6 +28,7 @@ __all__ = [
     "ReliabilityCurve",
     "RiskCoverage",
     "accuracy",
+    "aupr",
     "auroc",
     "brier",
     "coverage",
@@ -34,6 +36,7 @@ __all__ = [
     "crps",
     "crps_of_gaussian_mixture",
     "expected_calibration_error",
+    "false_positive_rate",
     "log_likelihood",
     "mae",
     "pit",

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
 from credo.evaluation.checks import percent
-from credo.evaluation.familiarity import disagreement
 from credo.evaluation.guarantee import ERROR, rows_needed, safe_doubt
 from credo.evaluation.values import Evaluation
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
+from credo.uncertainty.familiarity import disagreement
 
 RISK = 0.05
 """Part of mistakes among decided rows, when the user does not say."""

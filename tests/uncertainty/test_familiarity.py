@@ -9,9 +9,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from credo.evaluation.familiarity import Familiarity, disagreement
 from credo.likelihoods import Categorical, Gaussian
 from credo.predictive import ClassPredictive, NumericPredictive, predictive
+from credo.uncertainty.familiarity import Familiarity, disagreement
 
 TABLES = 4000
 
