@@ -45,6 +45,7 @@ def fit(
     inputs: Place | Sequence[Place] | None = None,
     targets: Place | Sequence[str] | None = None,
     weights: Any = None,
+    mask: Any = None,
     checkpoint: str | Path | Checkpoint | None = None,
     resume: bool = False,
     progress: bool | Listener | None = None,
@@ -71,6 +72,9 @@ def fit(
         targets: key or place of the part that is y, such as "labels" or -1, or several keys; `forward` never gets it.
         weights: how much each example counts, (N,): a weight of two is an example that comes twice; or the key or place
             of the part of the data that says so.
+        mask: which positions of the targets were observed, (N, *positions) of yes or no, for a network with outputs at
+            positions; or the key or place of the part of the data that says so, such as "attention_mask". A class of
+            -100, or a NaN, in y says the same.
         checkpoint: a folder to save the run to as it goes, or a `Checkpoint` with an interval.
         resume: continue the run that the checkpoint folder holds, if there is one.
         progress: True or False; None shows a line where there is a terminal; or a function that takes a `Report`.
@@ -96,9 +100,10 @@ def fit(
     seed, recorded = _integer(seed), encode(method)
     streams = Stream(seed)
     with torch.inference_mode(False), torch.enable_grad():
-        roles, given = roles_of(inputs, targets, weights)
+        roles, of_examples, of_positions = roles_of(inputs, targets, weights, mask)
         standards = saved_standards(checkpoint) if resume else None
-        run = prepare(model, Data(data, roles, given, standards), method, streams, _device(device), start, temperature)
+        taken = Data(data, roles, of_examples, of_positions, standards)
+        run = prepare(model, taken, method, streams, _device(device), start, temperature)
         state = method.init(run.target, run.variables, streams.child("state"))
         settings = {"method": recorded, "seed": seed, "temperature": temperature}
         checkpoints = checkpoints_for(checkpoint, resume, run, settings)
@@ -122,8 +127,10 @@ def fit(
     if result.reason:
         warnings.warn(result.reason, CredoWarning, stacklevel=2)
     finished = result.status is Status.FINISHED
-    better = still_improving(result.history) if finished and not isinstance(method, Sampler) else None
-    flat = unresponsive(loop.target, method.current(result.state), *run.source.example)
+    example = run.source.example
+    positions = run.target.model.positions(run.variables, example[0])
+    better = still_improving(result.history, positions) if finished and not isinstance(method, Sampler) else None
+    flat = unresponsive(loop.target, method.current(result.state), *example)
     advice = tuple(note for note in (better, flat, result.reason) if note)
     record = Record(
         method=recorded,

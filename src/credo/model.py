@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
@@ -15,8 +16,10 @@ from credo.core.inputs import Inputs, Targets, TensorTree, rows_at_once
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.likelihoods import Bernoulli, Categorical, LearnedGaussian, Likelihood, Standardized
+from credo.likelihoods.placing import placed
 from credo.nets.dropout import draw_masks
 from credo.nets.network import Net, Network
+from credo.nets.outputs import OutputRule, Path
 from credo.nets.plan import Plan
 from credo.priors import Normal, Prior
 
@@ -31,10 +34,16 @@ class Model:
     the data; with either, the data are left as they are.
 
     Args:
-        net: a module from a tensor to a tensor, or a function without arguments that makes one. It is copied.
+        net: a module, or a function without arguments that makes one. It is copied. Its outputs are (B, E), or have
+            positions: (B, K, H, W), (B, T, K).
         likelihood: None chooses by the targets: class numbers give `Categorical`, other numbers `LearnedGaussian`.
         prior: of the network's weights; None is `Normal(scale=3.0, fan_in=True)`, which is weak for standardized data
             whatever the width of the net. (At scale 1 the most probable weights of a small data set are all zero.)
+        outputs: which tensor is the output of a net that returns several: a key such as "logits", keys joined by "/", a
+            place in a tuple, or a function from what it returns to a tensor. None takes the only one, or the one that
+            is called `logits` or `out`.
+        class_axis: which axis of outputs (B, ...) with positions holds the classes or channels: 1 in (B, K, H, W), -1
+            in (B, T, K). None leaves it to the shape of y.
 
     Examples:
         >>> from credo import likelihoods, nets
@@ -42,10 +51,24 @@ class Model:
         Normal(scale=3.0, fan_in=True)
     """
 
-    def __init__(self, net: Net | Network, likelihood: Likelihood | None = None, prior: Prior | None = None) -> None:
+    def __init__(
+        self,
+        net: Net | Network,
+        likelihood: Likelihood | None = None,
+        prior: Prior | None = None,
+        *,
+        outputs: Path = None,
+        class_axis: int | None = None,
+    ) -> None:
         check_kind("likelihood", likelihood, "likelihoods.Gaussian()", Likelihood, NoneType)
         check_kind("prior", prior, "priors.Normal()", Prior, NoneType)
+        check_kind("class_axis", class_axis, "1", int, NoneType)
+        if class_axis == 0:
+            raise ValueError("class_axis=0 is the batch: 1 is the first axis after it, and -1 the last")
         self.network = net if isinstance(net, Network) else Network(net)
+        if outputs is not None:
+            self.network = self.network.with_outputs(OutputRule(outputs))
+        self.class_axis = class_axis
         self.given_likelihood = likelihood
         self.given_prior = prior
         self.prior = prior or Normal(scale=3.0, fan_in=True)
@@ -73,21 +96,37 @@ class Model:
         return f"Model({type(self.network.module).__name__}, {self.given_likelihood}, {self.prior}{scaled})"
 
     def with_network(self, network: Network) -> Model:
-        return Model(network, self.given_likelihood, self.prior)
+        return Model(network, self.given_likelihood, self.prior, class_axis=self.class_axis)
 
     def with_prior(self, prior: Prior) -> Model:
-        return Model(self.network, self.given_likelihood, prior)
+        return Model(self.network, self.given_likelihood, prior, class_axis=self.class_axis)
 
     def with_likelihood(self, likelihood: Likelihood) -> Model:
-        return Model(self.network, likelihood, self.prior)
+        return Model(self.network, likelihood, self.prior, class_axis=self.class_axis)
 
-    def with_likelihood_for(self, y: Targets, outputs: int) -> tuple[Model, str | None]:
-        """The model with its likelihood chosen, and a sentence that says what was chosen, if anything was."""
-        if self.given_likelihood is not None:
+    def with_likelihood_for(self, y: Targets, shape: tuple[int, ...]) -> tuple[Model, str | None]:
+        """The model with its likelihood settled, and a sentence that says what was chosen, if anything was.
+
+        Args:
+            y: targets, as they came.
+            shape: of the network's outputs for one example.
+        """
+        given = self.given_likelihood
+        if given is not None and (len(shape) < 2 or given.event_axes > 1):
+            given.outputs_of(shape)
+            self._check_class_axis(shape, given.class_axis)
             return self, None
         if isinstance(y, TensorTree):
-            raise ValueError(f"y has parts with names, {y!r}, and no likelihood was given that has a place for each")
+            takes = (
+                "no likelihood was given that has a place for each" if given is None else f"{given} takes one tensor"
+            )
+            raise ValueError(f"y has parts with names, {y!r}, and {takes}")
         chosen: Likelihood
+        if len(shape) > 1:
+            chosen, note = placed(given, y, shape, self.class_axis)
+            return Model(self.network, chosen, self.prior), note
+        outputs = LearnedGaussian().outputs_of(shape)
+        self._check_class_axis(shape, -1)
         if y.is_floating_point():
             chosen, why = LearnedGaussian(), "y holds real numbers"
         elif outputs > 1:
@@ -97,15 +136,26 @@ class Model:
         model = Model(self.network, chosen, self.prior)
         return model, f"likelihood: {chosen}, because {why}"
 
-    def outputs(self, variables: Variables, x: Inputs) -> int:
-        """E, the number of outputs per example."""
-        shape = self.network.trace(variables, x).output
-        if len(shape) != 1:
+    def _check_class_axis(self, shape: tuple[int, ...], axis: int) -> None:
+        """Refuse an axis that was stated where the likelihood has another one."""
+        if self.class_axis not in (None, axis, axis + 1 + len(shape)):
             raise ValueError(
-                f"the network returns outputs of shape (B, {', '.join(map(str, shape))}): it must be (B, outputs); "
-                "end it with nn.Flatten() or a linear layer"
+                f"class_axis={self.class_axis} was stated, and the outputs of the network, (B, "
+                f"{', '.join(map(str, shape))}), have theirs along axis {axis + 1 + len(shape)}"
             )
-        return shape[0]
+
+    def outputs(self, variables: Variables, x: Inputs) -> int:
+        """E, the number of outputs per example, or per position of it."""
+        return self.likelihood.outputs_of(self.output_shape(variables, x))
+
+    def positions(self, variables: Variables, x: Inputs) -> int:
+        """How many positions of an example of inputs like x have a target; 1 where outputs are (B, E)."""
+        shape = self.output_shape(variables, x)
+        return math.prod(shape) // max(1, self.likelihood.outputs_of(shape))
+
+    def output_shape(self, variables: Variables, x: Inputs) -> tuple[int, ...]:
+        """Shape of the network's outputs for one example of inputs like x."""
+        return self.network.trace(variables, x).output
 
     def complete(self, variables: Variables, outputs: int) -> Variables:
         """The network's variables together with first values of the likelihood's own parameters."""

@@ -43,3 +43,11 @@ def test_small_rises_short_histories_and_nan_are_left_alone() -> None:
     assert still_improving(rows(torch.arange(9.0))) is None
     assert still_improving(rows(torch.full((50,), torch.nan))) is None
     assert still_improving([{"kl": 1.0}] * 50) is None
+
+
+def test_a_rise_is_judged_by_position() -> None:
+    """A tenth of a nat for an image of a thousand pixels is nothing, and as much for each pixel is worth a word."""
+    rising = [{"log_likelihood": 0.1 * epoch} for epoch in range(50)]
+    assert still_improving(rising) is not None
+    assert still_improving(rising, positions=1000) is None
+    assert still_improving([{"log_likelihood": 1000 * row["log_likelihood"]} for row in rising], 1000) is not None

@@ -304,7 +304,7 @@ class TimeFirst(nn.Module):
 def test_outputs_of_another_shape_are_refused():
     x = torch.zeros(5, 7, 3)
     for module, sentence in (
-        (Tuple(), "returns a tuple: it must return one tensor"),
+        (Tuple(), "returns a tuple with .*say which is its output"),
         (TimeFirst(), "first axis must be the batch"),
     ):
         network = Network(module)

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from credo.nets import MLP, Network, Plan, plan
-from credo.nets.mlp import ACTIVATIONS, BUILDERS
+from credo.nets.builders import BUILDERS
+from credo.nets.mlp import ACTIVATIONS
 from credo.nets.plan import drawing_plan, measured_plan, obvious_plan
 
 FAN_IN = {

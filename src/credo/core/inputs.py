@@ -185,11 +185,14 @@ def inputs(values: Any, name: str, dtype: torch.dtype, *, member_axis: bool = Fa
     return TensorTree(value)
 
 
-def real_numbers(values: Any, name: str, dtype: torch.dtype) -> Tensor:
-    """A tensor; real numbers in the network's precision, and finite."""
+def real_numbers(values: Any, name: str, dtype: torch.dtype, *, missing: bool = False) -> Tensor:
+    """A tensor; real numbers in the network's precision, and finite, or NaN where that may stand for a missing one."""
     result = tensor(values, name)
     if result.ndim == 0:
         raise ValueError(f"{name} is a single number: it needs one row per example")
+    if missing and result.is_floating_point() and bool(result.isnan().any()):
+        check_finite(torch.where(result.isnan(), 0.0, result).to(dtype), name)
+        return result.to(dtype)
     return _finite(result, name, dtype)
 
 

@@ -71,7 +71,9 @@ def pruning_curve(
         remaining.append(_remaining(pruned))
         fits.append(prediction.log_prob(y).mean().item())
         if isinstance(prediction, ClassPredictive):
-            hits.append((prediction.label == y.reshape(prediction.label.shape)).double().mean().item())
+            rows, targets, _ = prediction.elements(y)
+            assert isinstance(rows, ClassPredictive)
+            hits.append((rows.label == targets.reshape(rows.label.shape)).double().mean().item())
     return PruningCurve(tuple(fractions), tuple(remaining), tuple(fits), tuple(hits) if hits else None)
 
 

@@ -113,6 +113,7 @@ def agreement(prediction: Predictive, reference: Predictive) -> Agreement:
             f"the predictions have shapes {tuple(prediction.mean.shape)} and {tuple(reference.mean.shape)}: predict "
             "the same inputs and targets with both"
         )
+    prediction, reference = prediction.rows(), reference.rows()
     if isinstance(prediction, ClassPredictive) and isinstance(reference, ClassPredictive):
         return _of_classes(prediction, reference)
     if isinstance(prediction, NumericPredictive) and isinstance(reference, NumericPredictive):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,14 +65,14 @@ def _blocks(posterior: Chains, inputs: Inputs) -> Iterator[NDArray[np.float64]]:
     """What is judged, as ArviZ wants it, (C, T, rows, V), for a few inputs at a time."""
     functions, likelihood = posterior.draw(), posterior.model.likelihood
     learned = functions.likelihood_params
-    outputs = posterior.model.outputs(functions.variables, inputs)
+    outputs = math.prod(posterior.model.output_shape(functions.variables, inputs))
     rows = rows_at_once(inputs, ENTRIES // (len(functions) * outputs))
     noisy = False
     for start in range(0, len(inputs), rows):
         draws = functions(inputs[start : start + rows])
-        judged = likelihood.mean(draws, learned).double()
+        judged = likelihood.mean(draws, learned).double().flatten(2)
         if isinstance(likelihood, NumericLikelihood):
-            noise = likelihood.variance(draws, learned).double().sqrt()
+            noise = likelihood.variance(draws, learned).double().sqrt().flatten(2)
             noisy = noisy or (start == 0 and bool((noise != noise[:1]).any()))  # the same V for every block
             judged = torch.cat([judged, noise], dim=-1) if noisy else judged
         yield posterior.by_chain(judged).cpu().numpy()

@@ -6,6 +6,7 @@ from credo.likelihoods.continuous_bernoulli import ContinuousBernoulli
 from credo.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gray import BinarizedBernoulli, GrayCrossEntropy
 from credo.likelihoods.poisson import Poisson
+from credo.likelihoods.positions import ClassesAtPositions, NumbersAtPositions, at_positions
 from credo.likelihoods.standardized import Standardized
 
 __all__ = [
@@ -13,14 +14,17 @@ __all__ = [
     "BinarizedBernoulli",
     "Categorical",
     "ClassLikelihood",
+    "ClassesAtPositions",
     "ContinuousBernoulli",
     "Gaussian",
     "GrayCrossEntropy",
     "HeteroscedasticGaussian",
     "LearnedGaussian",
     "Likelihood",
+    "NumbersAtPositions",
     "NumericLikelihood",
     "Poisson",
     "SharedGaussian",
     "Standardized",
+    "at_positions",
 ]

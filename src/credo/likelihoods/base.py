@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,14 +13,33 @@ from credo.core.config import Registry
 from credo.core.trees import Params
 
 
+class Elements(NamedTuple):
+    """What was observed, element by element: rows of outputs and targets, and the likelihood of one of them."""
+
+    likelihood: Likelihood
+    outputs: Tensor  # (..., N, E)
+    params: Params  # of the likelihood
+    y: Tensor | None = None  # (N, D), or (N,) for classes
+    example: Tensor | None = None  # the number of the example that each of them belongs to, (N,)
+
+
 class Likelihood(ABC):
     """The distribution of a target, given a network's outputs.
 
     Shapes: outputs are (..., B, E) with any axes for draws or members in front; the likelihood's own learned parameters
     are (..., D) with the same axes in front; targets are (B, D), or (B,) for classes, and broadcast against the front.
+    A likelihood whose outputs have more axes after the batch, (..., B, *event), says so by `event_axes`; one with a
+    target at each of many positions is made by `at_positions`.
 
     Subclasses are registered by their names, so that `credo.load` can make them from their numbers.
+
+    Attributes:
+        event_axes: how many axes the outputs of one example have.
+        class_axis: which of them holds the E outputs of a class or target, counted from the end.
     """
+
+    event_axes: int = 1
+    class_axis: int = -1
 
     registry: ClassVar = Registry("likelihood")
 
@@ -36,6 +55,27 @@ class Likelihood(ABC):
             y: targets as the user gave them.
             outputs: E, the number of outputs of the network.
         """
+
+    def outputs_of(self, shape: tuple[int, ...]) -> int:
+        """E, for outputs whose shape for one example is this, or a sentence where the likelihood does not take them."""
+        if len(shape) != self.event_axes:
+            wanted = "outputs" if self.event_axes == 1 else ", ".join(["..."] * self.event_axes)
+            got = "".join(f", {size}" for size in shape) or ","
+            raise ValueError(
+                f"the network returns outputs of shape (B{got}), and {type(self).__name__} needs (B, {wanted})"
+                + ("; unsqueeze(1) makes a column of them" if not shape else "")
+            )
+        return shape[self.class_axis]
+
+    def observed(self, y: Tensor) -> Tensor | None:
+        """Which elements of targets (B, ...) were observed, in the shape of `log_prob_each`; None for all of them."""
+        return None
+
+    def elements(self, outputs: Tensor, y: Tensor | None, params: Params) -> Elements:
+        """The elements of all examples that were observed, or all there are, as examples of their own."""
+        if self.event_axes > 1:
+            raise ValueError(f"{type(self).__name__} does not say what its elements are: give it a method elements")
+        return Elements(self, outputs, params, y, torch.arange(outputs.shape[-2], device=outputs.device))
 
     def parameters(self, outputs: int) -> Params:
         """First values of what the likelihood itself learns, without member axis."""
@@ -65,6 +105,16 @@ class Likelihood(ABC):
             each = (gradient[..., i].sum() + 0.0 * leaf.sum() for i in range(outputs.shape[-1]))
             rows = [-torch.autograd.grad(entry, leaf, retain_graph=True)[0] for entry in each]
         return torch.stack(rows, dim=-2)
+
+    def log_prob_each(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        """log p of each element on its own: (..., B) for one class, (..., B, D) for D separate targets.
+
+        What was not observed has log p = 0.
+        """
+        raise ValueError(
+            f"{type(self).__name__} does not say the log probabilities of single elements: give it a method "
+            "log_prob_each(outputs, y, params)"
+        )
 
     def fisher(self, outputs: Tensor, params: Params) -> Tensor:
         """E_y[-d^2 log p(y | f) / df^2] of each example, (..., B, E, E), y drawn from the model: never negative.
@@ -133,6 +183,12 @@ class ClassLikelihood(Likelihood, ABC):
     """
 
     exclusive: bool = True
+
+    def log_prob_each(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        log_prob = self.log_prob(outputs, y, params)
+        if self.exclusive:
+            return log_prob
+        return log_prob.unsqueeze(-1) if y.shape[-1] == 1 else super().log_prob_each(outputs, y, params)
 
 
 def as_columns(y: Tensor, outputs: int, name: str, per_target: int = 1) -> Tensor:

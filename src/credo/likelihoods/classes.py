@@ -73,8 +73,11 @@ class BernoulliLogits(ClassLikelihood, ABC):
     exclusive = False
 
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        return self.log_prob_each(outputs, y, params).sum(-1)
+
+    def log_prob_each(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         target = y.to(outputs.dtype).expand_as(outputs)
-        return -F.binary_cross_entropy_with_logits(outputs, target, reduction="none").sum(-1)
+        return -F.binary_cross_entropy_with_logits(outputs, target, reduction="none")
 
     def mean(self, outputs: Tensor, params: Params) -> Tensor:
         return outputs.sigmoid()

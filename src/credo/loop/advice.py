@@ -23,8 +23,12 @@ FAINT = 0.01
 """Answers that vary by less than this part of the targets' spread hardly depend on the inputs."""
 
 
-def still_improving(history: Sequence[Mapping[str, float]]) -> str | None:
+def still_improving(history: Sequence[Mapping[str, float]], positions: int = 1) -> str | None:
     """A sentence where the log likelihood rose in the last third of a run; None where it did not, or nobody can tell.
+
+    Args:
+        history: one row per epoch.
+        positions: of an example, whose log likelihood is a sum over so many.
 
     Examples:
         >>> still_improving([{"log_likelihood": float(i)} for i in range(50)]).split(";")[1]
@@ -38,7 +42,7 @@ def still_improving(history: Sequence[Mapping[str, float]]) -> str | None:
     last = values[-max(6, len(values) // 3) :]
     slope, error = _line(last)
     rise = slope * len(values) / 10
-    if not (rise > NATS and slope > ERRORS * error):  # a NaN is no rise
+    if not (rise > NATS * positions and slope > ERRORS * error):  # a NaN is no rise
         return None
     return (
         f"still getting better when it ended: the log likelihood per example was rising by {rise:.2g} in each tenth of "
@@ -71,7 +75,9 @@ def unresponsive(target: Target, variables: Variables, x: Inputs, y: Inputs) -> 
     likelihood, params = target.model.likelihood, likelihood_params(variables.params)
     outputs = target.model.network.evaluate(variables, few, target.plan)  # (M, B, E)
     outputs = likelihood.in_units(outputs, params)[1].double()
-    spread = float(targets.std(0).max()) if y.is_floating_point() else 1.0
+    # what was not observed is NaN, and takes part in no spread
+    known = torch.where(targets.isnan(), targets.nanmean(0), targets).nan_to_num(0.0)
+    spread = float(known.std(0).max()) if y.is_floating_point() else 1.0
     if not bool(outputs.isfinite().all()) or float(outputs.std(1).max()) >= FAINT * spread:
         return None
     return (

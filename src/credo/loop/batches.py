@@ -13,12 +13,19 @@ from credo.core.inputs import Inputs, Targets, is_graph, leaves_of, stack
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
 from credo.core.trees import map_tensors
+from credo.loop.masks import NOTHING_OBSERVED, any_observed, masked
 from credo.loop.roles import PAIR, Examples, PerMember, Roles, examples
 from credo.model import Batch
 
 CheckTargets = Callable[[Any], Any]
+Observed = Callable[[Any], Tensor | None]
+"""Which elements of checked targets were observed; None for all of them."""
 FAR = 2.0
 """How many times the number of examples their weights may add up to, or the other way round, without a word."""
+
+
+def all_observed(y: Any) -> None:
+    """For targets that are all there."""
 
 
 class Source(ABC):
@@ -39,8 +46,8 @@ class Source(ABC):
         """A few inputs and targets as they came, to look at shapes and types."""
 
     @abstractmethod
-    def check(self, check_targets: CheckTargets) -> None:
-        """Bring the targets into the shape and type that the likelihood wants."""
+    def check(self, check_targets: CheckTargets, observed: Observed = all_observed) -> None:
+        """Bring the targets into the shape and type that the likelihood wants, and refuse them if none was observed."""
 
     @abstractmethod
     def all_examples(self) -> Iterator[Examples]:
@@ -79,11 +86,13 @@ class TensorSource(Source):
     def example(self) -> tuple[Inputs, Targets]:
         return (self.x[0], self.y[0]) if self.per_member else (self.x, self.y)
 
-    def check(self, check_targets: CheckTargets) -> None:
+    def check(self, check_targets: CheckTargets, observed: Observed = all_observed) -> None:
         if self.per_member:
             self.y = stack([check_targets(self.y[m]) for m in range(self.members)])
         else:
             self.y = check_targets(self.y)
+        if not any_observed(observed(self.y)):
+            raise ValueError(NOTHING_OBSERVED.format("y"))
 
     def all_examples(self) -> Iterator[Examples]:
         whole = Examples(self.x, self.y, self.weights)
@@ -134,6 +143,7 @@ def tensor_source(
     device: torch.device,
     dtype: torch.dtype,
     weights: Any = None,
+    mask: Any = None,
 ) -> Source:
     """The source for whole arrays: a pair (x, y), a TensorDataset, data per member, or what the roles say."""
     per_member = isinstance(data, PerMember)
@@ -142,6 +152,8 @@ def tensor_source(
         if given.weights is not None:
             raise ValueError("weights are given twice, in PerMember(...) and in fit(..., weights=...): give them once")
         given = given._replace(weights=weights)
+    if mask is not None:
+        given = given._replace(y=masked(given.y, mask))
     found = examples(given, dtype, per_member=per_member, members=members if per_member else None)
     if not per_member:
         found = weighted_rows(found)

@@ -25,7 +25,8 @@ from torch.utils.data import (
 from credo.core.inputs import Inputs, Targets, leaves_of
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
-from credo.loop.batches import CheckTargets, Source, total_weight, weight_note
+from credo.loop.batches import CheckTargets, Observed, Source, all_observed, total_weight, weight_note
+from credo.loop.masks import NOTHING_OBSERVED, any_observed
 from credo.loop.roles import PAIR, Examples, Roles, examples
 from credo.model import Batch
 
@@ -52,6 +53,7 @@ class LoaderSource(Source):
         self.factor = self.batches * self.epoch.size / self.epoch.examples
         self.notes = self.epoch.notes
         self._check: CheckTargets = lambda y: y
+        self._observed: Observed = all_observed
         self._example = self._first()
         self.weighted = roles.weights is not None
         if self.weighted:
@@ -74,17 +76,22 @@ class LoaderSource(Source):
         once = "the DataLoader was read once before the first step, to add up its weights"
         self.notes = (*self.notes, once, *weight_note(self.size, self.epoch.size))
 
-    def check(self, check_targets: CheckTargets) -> None:
-        self._check = check_targets
+    def check(self, check_targets: CheckTargets, observed: Observed = all_observed) -> None:
+        self._check, self._observed = check_targets, observed
 
     def all_examples(self) -> Iterator[Examples]:
         return self._epoch(0)
 
     def steps(self, start: int) -> Iterator[Batch]:
         epoch, first = divmod(start, self.batches)
+        found = first > 0
         while True:
-            for x, y, weights in islice(self._epoch(epoch), first, None):
-                yield Batch(x, self._check(y), weight=weights, factor=self.factor)
+            for x, given, weights in islice(self._epoch(epoch), first, None):
+                y = self._check(given)
+                found = found or any_observed(self._observed(y))
+                yield Batch(x, y, weight=weights, factor=self.factor)
+            if not found:
+                raise ValueError(NOTHING_OBSERVED.format("y"))
             epoch, first = epoch + 1, 0
 
     def _epoch(self, epoch: int) -> Iterator[Examples]:

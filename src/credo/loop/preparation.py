@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader
 
 from credo.core.checks import check_positive
+from credo.core.inputs import Inputs, Targets, is_graph
 from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.storage import fingerprint
@@ -22,18 +23,20 @@ from credo.loop.batches import Source, tensor_source
 from credo.loop.checkpoints import Checkpoint, Checkpoints
 from credo.loop.draws import Collector, InMemory, OnDisk
 from credo.loop.loaders import LoaderSource
-from credo.loop.roles import Roles
+from credo.loop.roles import Roles, checked_targets
 from credo.loop.standardizing import Standards
 from credo.loop.units import Units
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
-from credo.model import LIKELIHOOD_PREFIX, Model, Target
+from credo.model import LIKELIHOOD_PREFIX, Model, Target, likelihood_params
 from credo.nets.plan import Plan, measured_plan, obvious_plan
 from credo.nets.structure import fresh_note
 from credo.posteriors import Posterior
-from credo.posteriors.base import checked_outputs
+from credo.posteriors.base import checked_shape
 from credo.posteriors.writing import describe
 
+FEW = 2
+"""Examples that are looked at."""
 Start = Posterior | nn.Module | Params
 """Weights to begin with."""
 
@@ -56,6 +59,7 @@ class Data:
     values: Any  # a pair (x, y) and the like
     roles: Roles  # what the parts of the values are
     weights: Any = None  # of the examples, where they are not among the values
+    mask: Any = None  # of the positions that were observed, likewise
     standards: Standards | None = None  # those of the run that is resumed
 
 
@@ -74,26 +78,29 @@ def prepare(
     load, bare = partial(_source, data, method, streams.child("order"), device), model.is_bare
     source = load(model.data_dtype)
     x, y = source.example
-    checked_outputs(model, model.network.given().to(device), x)
+    shape = checked_shape(model, model.network.given().to(device), x)
+    model, choice = model.with_likelihood_for(y, shape)
+    outputs = model.likelihood.outputs_of(shape)
+    source.check(partial(checked_targets, model.likelihood, outputs), model.likelihood.observed)
     model, changes = method.prepare(model, x)
     first = model.network.module_weights if method.start_from is StartFrom.MODULE else model.network.initial
     variables = first(method.members, streams.child("init")).to(device)
-    outputs = checked_outputs(model, variables, x)
+    checked_shape(model, variables, x)
     if method.needs_gradient and not model.network.differentiable(variables, x):
         raise ValueError(
             f"the network's outputs have no gradient by its weights, and {type(method).__name__} needs one: something "
             "in forward() cuts it, such as detach(), numpy or torch.no_grad(). Use BlackBoxVI, Metropolis or "
             "SimulatedAnnealing, which need none, or operations of torch throughout"
         )
-    model, choice = model.with_likelihood_for(y, outputs)
     units = Units(model, source, bare=bare, fresh=method.start_from is StartFrom.FRESH)
     units = units.standardized(variables, outputs, start, load, data.standards)
     model, source = units.model, units.source
     for each in units.warnings:
         warnings.warn(each, CredoWarning, stacklevel=3)
-    x, _ = source.example
-    source.check(partial(model.likelihood.check_targets, outputs=outputs))
+    x, y = source.example
+    source.check(partial(checked_targets, model.likelihood, outputs), model.likelihood.observed)
     variables = model.complete(variables, outputs)
+    _check_log_prob(model, variables, x, checked_targets(model.likelihood, outputs, y[:FEW]))
     given = None if start is None else start_tensors(start, method.members)
     if given is not None:
         variables = started(variables, given, model.network.module)
@@ -108,6 +115,22 @@ def prepare(
         *model.network.trace(variables, x).notes,
     )
     return Prepared(Target(model, source.size, temperature), variables, source, given, notes)
+
+
+@torch.no_grad()
+def _check_log_prob(model: Model, variables: Variables, x: Inputs, y: Targets) -> None:
+    """Refuse a likelihood, such as one of a person's own, that does not give one number for each example."""
+    if is_graph(x):
+        return
+    first = variables.take([0])
+    outputs = model.network.evaluate(first, x[:FEW])
+    found = model.likelihood.log_prob(outputs, y, likelihood_params(first.params)).shape
+    if found != outputs.shape[:2]:
+        name, shape = type(model.likelihood).__name__, tuple(outputs.shape)
+        raise ValueError(
+            f"{name}.log_prob gives shape {tuple(found)} for outputs {shape}: it must be one number for each member "
+            "and example, (M, B), summed over the targets of an example"
+        )
 
 
 def _first_weight_notes(model: Model, method: Method, variables: Variables, given: Params | None) -> tuple[str, ...]:
@@ -141,6 +164,11 @@ def _source(data: Data, method: Method, order: Stream, device: torch.device, dty
                 "weights of a DataLoader's examples come with its batches, in its own order: let it give them, and say "
                 "where they are, as in fit(..., weights=2) for batches (x, y, weights)"
             )
+        if data.mask is not None:
+            raise ValueError(
+                "a mask of a DataLoader's examples comes with its batches: let it give one, and say where it is, as in "
+                "fit(..., mask='attention_mask'), or mask=2 for batches (x, y, mask)"
+            )
         if method.whole_data and len(values) > 1:
             raise ValueError(
                 f"{type(method).__name__} needs all the data in every step, and the DataLoader cuts them into batches: "
@@ -156,6 +184,7 @@ def _source(data: Data, method: Method, order: Stream, device: torch.device, dty
         device=device,
         dtype=dtype,
         weights=data.weights,
+        mask=data.mask,
     )
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from credo.core.arrays import tensor
+from credo.core.arrays import check_finite, tensor
 from credo.core.checks import check_kind
 from credo.core.inputs import Graph, Inputs, Targets, graph_mask, inputs, leaves_of, real_numbers
 from credo.core.weights import check_weights, example_weights
+from credo.likelihoods import Likelihood
+from credo.likelihoods.positions import MASKED
+from credo.loop.masks import masked
 
 Place = str | int
 """The key of a part of a dict, or its place in a tuple."""
@@ -62,17 +65,21 @@ class Roles:
         inputs: keys or places of the inputs; None for what is neither targets nor weights.
         targets: key or place of the targets, or several keys; None where the data are a pair (x, y).
         weights: key or place of the weights of the examples; None where they are not among the data.
+        mask: key or place of what says which positions were observed. Of a dict it is an input too, if nothing else is
+            said: `forward` takes an attention mask.
     """
 
     inputs: Place | Sequence[Place] | None = None
     targets: Place | Sequence[str] | None = None
     weights: Place | None = None
+    mask: Place | None = None
 
     def __post_init__(self) -> None:
         for name, example, several in (
             ("inputs", "'image'", True),
             ("targets", "'labels'", True),
             ("weights", "2", False),
+            ("mask", "'attention_mask'", False),
         ):
             places = getattr(self, name)
             if places is None:
@@ -92,6 +99,8 @@ class Roles:
             return self._per_member(data)
         if isinstance(data, TensorDataset):
             data = data.tensors
+        if self.mask is not None and isinstance(data, Mapping | tuple | list):
+            return self._masked(data, self.mask, name)
         if self.names and hasattr(data, "_asdict"):
             data = data._asdict()
         if isinstance(data, Mapping):
@@ -118,6 +127,22 @@ class Roles:
     def _all(self) -> list[Place]:
         several = [_listed(self.inputs), _listed(self.targets), _listed(self.weights)]
         return [place for places in several for place in places if place is not None]
+
+    def _masked(self, data: Any, place: Place, name: str) -> Given:
+        """The parts, with the mask written into the targets."""
+        rest = replace(self, mask=None)
+        if self.names and hasattr(data, "_asdict"):
+            data = data._asdict()
+        if isinstance(data, Mapping):
+            if place not in data:
+                raise ValueError(f"{name} has no {place!r}: it has {', '.join(map(repr, data))}")
+            return _with_mask(rest.split(data, name), data[place])
+        count = len(data)
+        if not isinstance(place, int) or not -count <= place < count:
+            raise ValueError(f"{name} has {count} parts without names, and {place!r} is none of them")
+        others = [i for i in range(count) if i != place % count]
+        moved = Roles(*(_moved(places, others, count) for places in (self.inputs, self.targets, self.weights)))
+        return _with_mask(moved.split(tuple(data[i] for i in others), name), data[place])
 
     def _by_key(self, data: dict[Any, Any], name: str) -> Given:
         listed = ", ".join(map(repr, data))
@@ -171,15 +196,26 @@ PAIR = Roles()
 """Data that are a pair (x, y)."""
 
 
+def _with_mask(given: Given, mask: Any) -> Given:
+    return given._replace(y=masked(given.y, mask))
+
+
+def _moved(places: Any, others: list[int], count: int) -> Any:
+    """Places in a tuple as those in its rest."""
+    if isinstance(places, list | tuple):
+        return tuple(_moved(place, others, count) for place in places)
+    return others.index(places % count) if isinstance(places, int) and places % count in others else places
+
+
 def _listed(places: Any) -> list[Any]:
     return list(places) if isinstance(places, list | tuple) else [places]
 
 
-def roles_of(inputs: Any, targets: Any, weights: Any) -> tuple[Roles, Any]:
-    """The roles that `fit` was told, and the weights where it was given them rather than their place."""
-    if isinstance(weights, str | int):
-        return Roles(_plain(inputs), _plain(targets), weights), None
-    return Roles(_plain(inputs), _plain(targets)), weights
+def roles_of(inputs: Any, targets: Any, weights: Any, mask: Any = None) -> tuple[Roles, Any, Any]:
+    """The roles that `fit` was told, and weights and mask where it was given them rather than their places."""
+    places = [given if isinstance(given, str | int) else None for given in (weights, mask)]
+    values = [None if isinstance(given, str | int) else given for given in (weights, mask)]
+    return Roles(_plain(inputs), _plain(targets), *places), values[0], values[1]
 
 
 def _plain(places: Any) -> Any:
@@ -240,7 +276,19 @@ def _targets(values: Any, name: str, dtype: torch.dtype, *, per_member: bool) ->
     """Targets are a tree where they have names; a tuple is one of rows."""
     if isinstance(values, Mapping):
         return inputs(values, name, dtype, member_axis=per_member)
-    return real_numbers(values, name, dtype)
+    return real_numbers(values, name, dtype, missing=True)  # `checked_targets` knows whether any may be
+
+
+def checked_targets(likelihood: Likelihood, outputs: int, y: Targets, name: str = "y") -> Targets:
+    """Targets as the likelihood wants them; NaN is refused where it does not stand for what was not observed."""
+    if isinstance(y, Tensor) and likelihood.event_axes == 1:
+        check_finite(y, name)
+        if not y.is_floating_point() and bool((y == MASKED).any()):
+            raise ValueError(
+                f"a mask is for targets at positions, and {name} has one row of them per example: an example that does "
+                "not count has the weight 0, fit(..., weights=...)"
+            )
+    return likelihood.check_targets(y, outputs)
 
 
 def _known(values: Any, mask: Tensor, prefix: str) -> Any:

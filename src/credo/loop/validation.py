@@ -13,9 +13,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Variables, finite_members
-from credo.loop.roles import PAIR, Examples, Given, Roles, examples
+from credo.loop.masks import NOTHING_OBSERVED, any_observed
+from credo.loop.roles import PAIR, Examples, Given, Roles, checked_targets, examples
 from credo.model import Batch, Model, Target, likelihood_params
-from credo.posteriors.base import checked_outputs
+from credo.posteriors.base import checked_shape
 from credo.predictive import ClassPredictive, predictive
 
 ENTRIES = 2**24
@@ -34,11 +35,13 @@ class Validation:
         self.parts: list[Batch] = []
         for found in _read(data, form, model.data_dtype):
             x, y, weight = found.to(variables.device)
-            targets = model.likelihood.check_targets(y, _outputs(model, variables, x))
+            targets = checked_targets(model.likelihood, _outputs(model, variables, x), y, "validation y")
             rows = ENTRIES // (model.network.trace(variables, x).activations * variables.members)
             self.parts += Batch(x, targets, weight=weight).parts(rows)
         if not any(part.weight is None or bool((part.weight > 0).any()) for part in self.parts):
             raise ValueError("the weights of the validation examples are all zero: there is nothing to judge by")
+        if not any(any_observed(model.likelihood.observed(part.y)) for part in self.parts):
+            raise ValueError(NOTHING_OBSERVED.format("validation y"))
 
     @torch.no_grad()
     def __call__(self, target: Target, variables: Variables) -> dict[str, Tensor]:
@@ -47,16 +50,20 @@ class Validation:
         if not bool(finite.all()) and bool(finite.any()):
             variables = variables.take(finite.nonzero()[:, 0])
         params, likelihood = likelihood_params(variables.params), target.model.likelihood
-        log_probs, right = [], []
+        log_probs, right, seen = [], [], []
         for part in self.parts:
             outputs = target.model.network.evaluate(variables, part.x, target.plan)  # (M, B, E)
             log_probs.append(likelihood.log_prob(outputs, part.y, params))  # (M, B)
             mixture = predictive(likelihood, outputs, params, outputs.new_zeros(len(outputs)))
             if isinstance(mixture, ClassPredictive):
-                right.append((mixture.label == part.y).double())
+                hits, observed = mixture.label == part.y, likelihood.observed(part.y)
+                seen.append(_sums(torch.ones_like(hits) if observed is None else observed))
+                right.append(_sums(hits if observed is None else hits & observed))
         each = torch.cat(log_probs, dim=1)
         result = {"validation_log_likelihood": self._average(torch.logsumexp(each, 0) - math.log(len(each)))}
-        return {**result, "validation_accuracy": self._average(torch.cat(right))} if right else result
+        if not right:
+            return result
+        return {**result, "validation_accuracy": self._average(torch.cat(right)) / self._average(torch.cat(seen))}
 
     def _average(self, values: Tensor) -> Tensor:
         """Of values (B, ...), by the weights of the examples."""
@@ -70,7 +77,7 @@ class Validation:
 
 def _outputs(model: Model, variables: Variables, x: Inputs) -> int:
     try:
-        return checked_outputs(model, variables, x)
+        return model.likelihood.outputs_of(checked_shape(model, variables, x))
     except ValueError as error:
         raise ValueError(f"validation: {error}") from error
 
@@ -98,6 +105,11 @@ class HeldOutForm:
         # the third part of a data set may be anything, such as the number of a row
         said = self.weighted or (isinstance(data, tuple) and not of_loader and not named)
         return (Roles(weights=2) if roles == PAIR and len(parts) == 3 and said else roles).split(parts, name)
+
+
+def _sums(values: Tensor) -> Tensor:
+    """Of each example, (B,): examples of two batches may have different numbers of positions."""
+    return values.double().reshape(len(values), -1).sum(1)
 
 
 def _read(data: Any, form: HeldOutForm, dtype: torch.dtype) -> list[Examples]:

@@ -3,8 +3,9 @@
 One convention: a metric is called as `metric(prediction, y)`. The prediction is a `Predictive`, or the plain array that
 the metric needs of it (points, probabilities, interval ends); y is what was observed. Arrays may be tensors, numpy
 arrays or lists; (B,) and (B, 1) are the same. A metric is a float, averaged over examples (and over the targets of
-an example), in float64; a curve is a frozen value of tensors with its summaries as properties. `weights=` says how much
-each example counts: a weight of two is an example that comes twice.
+an example), in float64; a curve is a frozen value of tensors with its summaries as properties. Where a Predictive has
+positions (pixels, tokens), each position that was observed counts as an example. `weights=` says how much each example
+counts, with all its positions: a weight of two is an example that comes twice.
 """
 
 from credo.metrics.calibration import (

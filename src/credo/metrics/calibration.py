@@ -10,7 +10,7 @@ from torch import Tensor
 from credo.core.arrays import tensor
 from credo.core.checks import check_at_least
 from credo.core.rng import Stream
-from credo.metrics.inputs import ArrayLike, classes_like, numeric, probabilities, scores, targets_like
+from credo.metrics.inputs import ArrayLike, classes_like, elements, numeric, probabilities, scores, targets_like
 from credo.metrics.weights import or_ones, weights_of_rows
 from credo.predictive import Predictive
 
@@ -63,6 +63,7 @@ def reliability_curve(
             share a bin, so that the answer does not depend on the order of the examples.
         weights: how much each example counts, (B,); None for one each.
     """
+    prediction, y, weights = elements(prediction, y, weights)
     probs = probabilities(prediction)
     confidence, label = probs.max(1)
     each = weights_of_rows(weights, prediction, probs)
@@ -150,6 +151,7 @@ def pit(prediction: Predictive, y: ArrayLike, seed: int = 0) -> Tensor:
     Reference: A. P. Dawid, "Statistical theory: the prequential approach", 1984; for counts C. Czado, T. Gneiting,
         L. Held, 2009, https://doi.org/10.1111/j.1541-0420.2009.01191.x
     """
+    prediction, y, _ = elements(prediction, y)
     mixture = numeric(prediction, "pit")
     targets = targets_like(y, mixture.mean).to(mixture.draws.dtype)
     upper = mixture.cdf(targets).double()
@@ -196,6 +198,7 @@ def coverage_curve(
     stated = torch.arange(1, 20, dtype=torch.float64) / 20 if levels is None else scores(levels, "levels")
     if not bool(((stated > 0) & (stated < 1)).all()):
         raise ValueError("levels must lie between 0 and 1")
+    prediction, y, weights = elements(prediction, y, weights)
     values = pit(prediction, y)
     needed = (2.0 * (values - 0.5).abs()).flatten().sort()  # the smallest level that holds each observation
     inside = torch.searchsorted(needed.values, stated.to(values.device), right=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 
 from credo.core.arrays import tensor
-from credo.metrics.inputs import ArrayLike, classes_like, labels_like, probabilities
+from credo.metrics.inputs import ArrayLike, classes_like, elements, labels_like, probabilities
 from credo.metrics.weights import average, weights_of_rows
 from credo.predictive import Predictive
 
@@ -19,6 +19,7 @@ def accuracy(prediction: Predictive | ArrayLike, y: ArrayLike, *, weights: Array
         y: observed class numbers, (B,).
         weights: how much each example counts, (B,); None for one each.
     """
+    prediction, y, weights = elements(prediction, y, weights)
     if not isinstance(prediction, Predictive):
         given = tensor(prediction, "prediction")
         if not given.is_floating_point():
@@ -48,6 +49,7 @@ def brier(prediction: Predictive | ArrayLike, y: ArrayLike, *, weights: ArrayLik
         >>> brier([[1.0, 0.0], [0.5, 0.5]], [0, 1])
         0.25
     """
+    prediction, y, weights = elements(prediction, y, weights)
     probs = probabilities(prediction)
     observed = F.one_hot(classes_like(y, probs), probs.shape[1])
     return average((probs - observed).square().sum(1), weights_of_rows(weights, prediction, probs))

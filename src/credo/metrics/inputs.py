@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from credo.core.arrays import check_finite, tensor
+from credo.core.weights import example_weights
 from credo.likelihoods import Bernoulli
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 
 ArrayLike = Any
 """A tensor, an array, or nested lists of numbers."""
+
+
+Prediction = TypeVar("Prediction")
+
+
+def elements(
+    prediction: Prediction, y: ArrayLike, weights: ArrayLike | None = None
+) -> tuple[Prediction | Predictive, ArrayLike, ArrayLike | None]:
+    """A prediction with positions as one of rows, one for each position that was observed, with targets and weights.
+
+    All others are what they are. A position weighs as much as its example.
+    """
+    if not isinstance(prediction, Predictive) or prediction.likelihood.event_axes == 1:
+        return prediction, y, weights
+    rows, targets, example = prediction.elements(y)
+    if weights is None:
+        return rows, targets, None
+    return rows, targets, example_weights(weights, (len(prediction),)).to(example.device)[example]
 
 
 def columns(values: ArrayLike, name: str) -> Tensor:

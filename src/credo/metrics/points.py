@@ -10,6 +10,7 @@ from credo.metrics.inputs import (
     ArrayLike,
     classes_like,
     columns,
+    elements,
     numeric,
     points_and_targets,
     probabilities,
@@ -36,6 +37,7 @@ def rmse(prediction: Predictive | ArrayLike, y: ArrayLike, *, weights: ArrayLike
         >>> round(rmse([1.0, 2.0], [1.0, 4.0]), 6)
         1.414214
     """
+    prediction, y, weights = elements(prediction, y, weights)
     points, targets = points_and_targets(prediction, y)
     each = weights_of_rows(weights, points, points)
     return math.sqrt(average((points - targets).square(), each))
@@ -49,6 +51,7 @@ def mae(prediction: Predictive | ArrayLike, y: ArrayLike, *, weights: ArrayLike 
         y: what was observed, in the same shape.
         weights: how much each example counts, (B,); None for one each.
     """
+    prediction, y, weights = elements(prediction, y, weights)
     points, targets = points_and_targets(prediction, y)
     return average((points - targets).abs(), weights_of_rows(weights, points, points))
 
@@ -63,6 +66,7 @@ def log_likelihood(prediction: Predictive | ArrayLike, y: ArrayLike, *, weights:
         y: what was observed; several targets of one example count with their joint density.
         weights: how much each example counts, (B,); None for one each.
     """
+    prediction, y, weights = elements(prediction, y, weights)
     if isinstance(prediction, Predictive):
         log_probs = prediction.log_prob(y)
         return average(log_probs, weights_of_rows(weights, log_probs, log_probs))
@@ -82,6 +86,7 @@ def coverage(
         level: of the Predictive's equal-tailed intervals; without meaning for a pair.
         weights: how much each example counts, (B,); None for one each.
     """
+    prediction, y, weights = elements(prediction, y, weights)
     lower, upper = _ends(prediction, level)
     targets = targets_like(y, lower)
     return average((lower <= targets) & (targets <= upper), weights_of_rows(weights, lower, lower))
@@ -99,12 +104,13 @@ def sharpness(prediction: Predictive | Interval, level: float = 0.95, *, weights
         https://doi.org/10.1111/j.1467-9868.2007.00587.x
     """
     lower, upper = _ends(prediction, level)
-    return average(upper - lower, weights_of_rows(weights, lower, lower))
+    examples = prediction if isinstance(prediction, Predictive) else lower  # each with all its positions
+    return average(upper - lower, weights_of_rows(weights, examples, lower))
 
 
 def _ends(prediction: Predictive | Interval, level: float) -> tuple[Tensor, Tensor]:
     if isinstance(prediction, Predictive):
-        prediction = numeric(prediction, "an interval").interval(level)
+        prediction = numeric(prediction.rows(), "an interval").interval(level)
     lower, upper = columns(prediction[0], "lower"), columns(prediction[1], "upper")
     if lower.shape != upper.shape:
         raise ValueError(f"lower has shape {tuple(lower.shape)} and upper {tuple(upper.shape)}: they must agree")

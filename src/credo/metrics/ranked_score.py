@@ -10,7 +10,7 @@ from torch import Tensor
 
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gaussian import MarginalGaussian
-from credo.metrics.inputs import ArrayLike, numeric, targets_like
+from credo.metrics.inputs import ArrayLike, elements, numeric, targets_like
 from credo.metrics.weights import average, weights_of_rows
 from credo.predictive import NumericPredictive, Predictive
 
@@ -38,6 +38,7 @@ def crps(prediction: Predictive, y: ArrayLike, *, weights: ArrayLike | None = No
     Reference: T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and estimation", 2007,
         https://doi.org/10.1198/016214506000001437
     """
+    prediction, y, weights = elements(prediction, y, weights)
     each = pointwise_crps(prediction, y)
     return average(each, weights_of_rows(weights, each, each))
 
@@ -49,6 +50,7 @@ def pointwise_crps(prediction: Predictive, y: ArrayLike) -> Tensor:
         prediction: a Predictive over numbers.
         y: what was observed, (B,) or (B, D).
     """
+    prediction, y, _ = elements(prediction, y)
     mixture = numeric(prediction, "crps")
     targets = targets_like(y, mixture.mean)
     if type(mixture.likelihood) in NORMAL:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.metrics.inputs import ArrayLike, classes_like, points_and_targets, probabilities, scores
+from credo.metrics.inputs import ArrayLike, classes_like, elements, points_and_targets, probabilities, scores
 from credo.metrics.weights import average, or_ones, weights_of_rows
 from credo.predictive import ClassPredictive, Predictive
 
@@ -62,6 +62,7 @@ def risk_coverage(
     Reference: Y. Geifman, R. El-Yaniv, "Selective classification for deep neural networks", 2017,
         https://arxiv.org/abs/1705.08500
     """
+    prediction, y, weights = elements(prediction, y, weights)
     if isinstance(prediction, ClassPredictive):
         probs = probabilities(prediction)
         confidence, label = probs.max(1)

@@ -18,6 +18,7 @@ from credo.core.inputs import Inputs, leaves_of
 from credo.core.trees import Params, map_tensors, members_of
 from credo.nets.calling import Parameters, arguments
 from credo.nets.dropout import Undropped
+from credo.nets.outputs import OutputRule
 
 Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
 """Makes the context that one member's forward pass runs in, from that member's parameters and masks."""
@@ -62,6 +63,7 @@ class Forward:
     copied: Collection[str] = ()
     attributes: Sequence[Attribute] = ()  # what else the pass changes in the module, to be put back
     copies_input: bool = False  # whether the pass works in place on its input
+    rule: OutputRule = OutputRule()  # which tensor of what it returns is the output
 
     def __call__(self, tensors: Params, x: Inputs, masks: Sequence[Tensor] = ()) -> Tensor:
         module = thread_copy(self.skeleton)
@@ -71,7 +73,7 @@ class Forward:
         args, kwargs = arguments(self.parameters, cloned(x) if self.copies_input else x)
         try:
             with nullcontext() if self.around is None else self.around(given, masks):
-                outputs: Tensor = functional_call(module, named, args, kwargs, tie_weights=False)
+                outputs = self.rule(functional_call(module, named, args, kwargs, tie_weights=False))
         finally:
             if self.attributes:
                 put_back(self.skeleton, module, self.attributes)

@@ -17,6 +17,7 @@ from credo.nets.calling import parameters_of, passing_note
 from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, weight_sites
 from credo.nets.forward import Around, Forward, one_by_one, together, undropped, untouched
+from credo.nets.outputs import OutputRule
 from credo.nets.plan import Plan, drawing_plan
 from credo.nets.scaling import InputScaling
 from credo.nets.structure import aliases, fan_in, made, private_copy, reinitialized, skeleton
@@ -37,7 +38,7 @@ class Network:
 
     def __init__(self, net: Net, dropout: DropoutChange | None = None, scaling: InputScaling | None = None) -> None:
         self._make = None if isinstance(net, nn.Module) else net
-        self.dropout, self.scaling = dropout, scaling
+        self.dropout, self.scaling, self.output_rule = dropout, scaling, OutputRule()
         with Stream(0, ("structure",)).borrowed_global():
             self.module = private_copy(made(net))
         self._aliases = aliases(self.module)
@@ -64,7 +65,19 @@ class Network:
 
     def with_dropout(self, change: DropoutChange) -> Network:
         """The same network with other dropout."""
-        return Network(self._make or self.module, dropout=change, scaling=self.scaling)
+        twin = Network(self._make or self.module, dropout=change, scaling=self.scaling)
+        return twin.with_outputs(self.output_rule)
+
+    def with_outputs(self, rule: OutputRule) -> Network:
+        """The same network, of which another tensor is the output."""
+        if rule == self.output_rule:
+            return self
+        result = copy.copy(self)  # the module and its copies are shared: nobody changes them
+        result.output_rule = rule
+        result._training, result._evaluating = (replace(f, rule=rule) for f in (self._training, self._evaluating))
+        result._dense = None if callable(rule.path) else self._dense  # a function may change what a tensor is
+        result._traces, result._vectorizes, result._first = Recent[Trace](), Recent[bool](), None
+        return result
 
     def with_scaling(self, scaling: InputScaling | None) -> Network:
         """The same network, which standardizes its inputs first."""

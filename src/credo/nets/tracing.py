@@ -61,6 +61,7 @@ class Trace:
     attributes: tuple[Attribute, ...]  # what else a pass changes in the module
     # names of those attributes and buffers that decide later passes, and are not part of any state
     remembers: tuple[str, ...]
+    picked: tuple[str, ...] = ()  # which tensor of several is the output, in a sentence
 
     @property
     def drops_in_evaluation(self) -> bool:
@@ -71,8 +72,9 @@ class Trace:
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the network, in sentences."""
         if not self.remembers:
-            return ()
+            return self.picked
         return (
+            *self.picked,
             f"the network remembers {', '.join(self.remembers)} from one forward pass to the next, outside of its "
             "parameters and buffers: every pass starts from the values it was given with; to carry them through "
             "training make each a buffer of fixed shape (register_buffer)",
@@ -95,8 +97,9 @@ def trace(training: Forward, evaluating: Forward, params: Params, buffers: Param
     """
     probe = _Probe(params, buffers, x)
     two, three, once = probe(training, 2), probe(training, 3), probe(evaluating, 2)
-    _check_outputs(two.outputs, probe.rows(2), probe.nodes)
-    _check_outputs(three.outputs, probe.rows(3), probe.nodes)
+    outputs = _checked_outputs(training, two, probe.rows(2), probe.nodes)
+    _checked_outputs(training, three, probe.rows(3), probe.nodes)
+    _check_modes(outputs, _checked_outputs(evaluating, once, probe.rows(2), probe.nodes))
     calls, others = two.watcher.settled_calls(), three.watcher.settled_calls()
     if len(calls) != len(others):
         raise ValueError("the network drops in a different number of places for two and for three examples")
@@ -105,7 +108,7 @@ def trace(training: Forward, evaluating: Forward, params: Params, buffers: Param
     reached = {call.site for call in answered}
     return Trace(
         sites=tuple(_site(*pair, probe.nodes) for pair in zip(calls, others, strict=True)),
-        output=tuple(two.outputs.shape[1:]),
+        output=tuple(outputs.shape[1:]),
         activations=max(1, math.ceil(two.watcher.largest / probe.rows(2))),
         layers=tuple(layer for layer in two.watcher.layers if layer in three.watcher.layers or not layer.per_example),
         training=tuple(
@@ -118,6 +121,7 @@ def trace(training: Forward, evaluating: Forward, params: Params, buffers: Param
         assigned=two.assigned,
         attributes=tuple(dict.fromkeys((*two.attributes, *three.attributes, *once.attributes))),
         remembers=tuple(dict.fromkeys((*probe.decisive(training, two), *probe.decisive(evaluating, once)))),
+        picked=training.rule.note(two.outputs, once.outputs),
     )
 
 
@@ -161,7 +165,7 @@ class _Probe:
             self._pass(forward, 2, {})
             second = others._pass(forward, 2, first.misfits)
             attributes |= {*fresh.attributes, *second.attributes}
-            same = torch.allclose(fresh.outputs, second.outputs, equal_nan=True)
+            same = torch.allclose(forward.rule(fresh.outputs), forward.rule(second.outputs), equal_nan=True)
         except (RuntimeError, TypeError, ValueError, IndexError):  # what was left behind does not fit
             same = False
         finally:
@@ -169,12 +173,9 @@ class _Probe:
         return [] if same else names
 
 
-def _check_outputs(outputs: object, examples: int, nodes: int | None) -> None:
-    if not isinstance(outputs, Tensor):
-        raise ValueError(
-            f"the network returns a {type(outputs).__name__}: it must return one tensor (B, outputs); wrap it in a "
-            "module that picks the part you want"
-        )
+def _checked_outputs(forward: Forward, seen: Seen, examples: int, nodes: int | None) -> Tensor:
+    """The output of a watched pass, or a sentence that says why it cannot be one."""
+    outputs = forward.rule(seen.outputs)
     if outputs.shape[:1] != (examples,):
         raise ValueError(
             f"the network gave outputs of shape {tuple(outputs.shape)} for "
@@ -183,6 +184,16 @@ def _check_outputs(outputs: object, examples: int, nodes: int | None) -> None:
                 if nodes is None
                 else f"a graph of {nodes} nodes"
             )
+        )
+    return outputs
+
+
+def _check_modes(training: Tensor, evaluation: Tensor) -> None:
+    if training.shape != evaluation.shape:
+        shapes = [f"(B, {', '.join(map(str, t.shape[1:]))})" for t in (training, evaluation)]
+        raise ValueError(
+            f"the output of the network has shape {shapes[0]} in training and {shapes[1]} in evaluation: pick the same "
+            "in both with Model(net, outputs=...), a key, or a function from what the network returns to a tensor"
         )
 
 

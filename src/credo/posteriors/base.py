@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field, fields, replace
@@ -133,7 +134,7 @@ class Posterior(ABC):
         """
         rows = None if rows is None else whole_number("rows", rows)
         predict, inputs = self.predictor(draws, seed), _inputs(x, self.model.network.input_dtype)
-        outputs = checked_outputs(self.model, self.members(1), few(inputs, 1).to(self.device))
+        outputs = math.prod(self._shape(few(inputs, 1).to(self.device)))
         wanted = rows or BATCH_ENTRIES // ((_count(draws) or self.default_draws) * outputs)
         size = rows_at_once(inputs, wanted)
         for start in range(0, len(inputs), size):
@@ -142,8 +143,14 @@ class Posterior(ABC):
     def inputs(self, x: Any) -> Inputs:
         """Inputs as the network takes them, checked."""
         values = _inputs(x, self.model.network.input_dtype).to(self.device)
-        checked_outputs(self.model, self.members(1), values)
+        self._shape(values)
         return values
+
+    def _shape(self, x: Inputs) -> tuple[int, ...]:
+        """Shape of the outputs for one example of x, checked."""
+        shape = checked_shape(self.model, self.members(1), x)
+        self.model.likelihood.outputs_of(shape)
+        return shape
 
     @property
     def device(self) -> torch.device:
@@ -224,10 +231,10 @@ def _check_numbers(name: str, value: Any) -> None:
             raise ValueError(f"{path!r} holds NaN or infinite numbers")
 
 
-def checked_outputs(model: Model, variables: Variables, x: Inputs) -> int:
-    """E, the number of outputs per example, or a sentence that says why the network cannot take x (B, ...)."""
+def checked_shape(model: Model, variables: Variables, x: Inputs) -> tuple[int, ...]:
+    """Shape of the outputs for one example, or a sentence that says why the network cannot take x (B, ...)."""
     try:
-        return model.outputs(variables, x)
+        return model.output_shape(variables, x)
     except (RuntimeError, TypeError, LookupError, AttributeError, NotImplementedError, AssertionError) as error:
         shapes, advice = _shapes_and_advice(model, x)
         said = str(error) if " " in str(error) else repr(error)  # a KeyError says the key alone

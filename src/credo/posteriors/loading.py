@@ -22,6 +22,7 @@ from credo.nets.builders import BUILDERS
 from credo.nets.dropout import DropoutChange
 from credo.nets.mlp import MLP
 from credo.nets.network import Net, Network
+from credo.nets.outputs import OutputRule
 from credo.nets.scaling import InputScaling, LeafScaling
 from credo.posteriors.base import Posterior
 from credo.posteriors.writing import CONFIG, HISTORY, STATE, known_kinds
@@ -32,6 +33,8 @@ DTYPES = {
 }
 LOG_UNIFORM = ("VariationalDropout", "SparseVariationalDropout")
 """Methods of which folders of schema 1 do not say that a log-uniform prior took the place of the model's."""
+POSITIONED = ("ClassesAtPositions", "NumbersAtPositions")
+"""Likelihoods that `fit` puts around those that it is given."""
 
 Values = dict[str, Any]
 Trees = list[Params | Variables]
@@ -134,7 +137,21 @@ def _model(data: Values, net: Net | None, trees: Trees) -> Model:
     likelihood, prior = (_part(registry, data[registry.family]) for registry in (Likelihood.registry, Prior.registry))
     made = _rebuilt(data["net"], trees) if net is None else net
     network = Network(made, dropout=_dropout(data["dropout"]), scaling=scaling_from(data))
+    network = network.with_outputs(_output_rule(data.get("outputs")))
     return Model(network, likelihood, prior)
+
+
+def _output_rule(data: Values | str | None) -> OutputRule:
+    """Folders that are older than the rule have none."""
+    if isinstance(data, str):
+        raise StorageError(
+            f"the output of the network is picked by {data}, which a file cannot hold: pass the model, "
+            "load(folder, model=Model(net, ..., outputs=...))"
+        )
+    rule = OutputRule() if data is None else decode(data, {"OutputRule": OutputRule})
+    if not isinstance(rule, OutputRule):
+        raise ValueError(f"{data!r} does not say which output of the network is meant")
+    return rule
 
 
 def _part(registry: Registry, data: Values) -> Any:
@@ -174,7 +191,9 @@ def _dropout(data: Values | None) -> DropoutChange | None:
 
 def _completed(model: Model, data: Values) -> Model:
     """The user's model with what the method changed: the dropout that it put in, the prior that it replaced."""
-    prior, change = data["prior"], _dropout(data["dropout"])
+    prior, change, likelihood = data["prior"], _dropout(data["dropout"]), data["likelihood"]
+    if likelihood.get("kind") in POSITIONED:
+        model = _at_positions(model, _part(Likelihood.registry, likelihood))
     name = prior.get("opaque") or prior["kind"]
     if "opaque" not in prior and name in Prior.registry.kinds:
         model = model.with_prior(_part(Prior.registry, prior))
@@ -187,6 +206,15 @@ def _completed(model: Model, data: Values) -> Model:
     if model.given_likelihood is None:
         model = model.with_likelihood(_part(Likelihood.registry, data["likelihood"]))
     return model if change is None else model.with_network(model.network.with_dropout(change))
+
+
+def _at_positions(model: Model, saved: Any) -> Model:
+    """The user's model with the likelihood at positions that `fit` has made of its own."""
+    if model.given_likelihood not in (None, saved, saved.base):
+        raise StorageError(
+            f"the posterior was found under {saved}, and the model that was given has {model.given_likelihood}"
+        )
+    return Model(model.network, saved, model.prior)
 
 
 def _rebuilt(data: Values, trees: Trees) -> nn.Module:

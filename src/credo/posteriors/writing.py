@@ -60,6 +60,7 @@ def describe(model: Model) -> dict[str, Any]:
         "buffers": {name: list(t.shape[1:]) for name, t in network.given().buffers.items()},
         "dropout": encode(network.dropout),
         "scaling": encode(network.scaling),
+        "outputs": "a function" if callable(network.output_rule.path) else encode(network.output_rule),
         "likelihood": _described(model.likelihood),
         "prior": _described(model.prior),
     }

@@ -16,6 +16,9 @@ from credo.core.rng import Stream
 from credo.core.trees import Params
 from credo.likelihoods import ClassLikelihood, Likelihood, NumericLikelihood
 
+NEARLY_ONE = 0.05
+"""By how much a sum of probabilities may differ from one, in half precision too."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictive(ABC):
@@ -25,7 +28,8 @@ class Predictive(ABC):
 
     Attributes:
         likelihood: what turns the outputs of a function into a distribution of y.
-        draws: outputs of the drawn functions, (S, B, E); the draw axis is never folded into another.
+        draws: outputs of the drawn functions, (S, B, E), or (S, B, *event) as the network returns them where they have
+            positions, and the shapes below likewise; the draw axis is never folded into another.
         params: the likelihood's learned parameters for each draw, (S, D).
         log_weights: logarithms of the weights of the draws, (S,); they sum to one.
     """
@@ -80,11 +84,52 @@ class Predictive(ABC):
         return self.variance.sqrt()
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """log sum_s w_s p(y_b | f_s(x_b)) of each example, (B,): the log of the mixture, never a mean of logs."""
-        return self._mixed(self.likelihood.log_prob(self.draws, self._targets(y), self.params))
+        """log sum_s w_s p(y_b | f_s(x_b)) of each example, (B,): the log of the mixture, never a mean of logs.
+
+        Several targets of an example, or those at its positions, count with their joint probability under each draw.
+        """
+        log_prob = self.likelihood.log_prob(self.draws, self._targets(y), self.params)
+        if log_prob.shape != self.draws.shape[:2]:
+            raise ValueError(
+                f"{type(self.likelihood).__name__}.log_prob gives shape {tuple(log_prob.shape)} for {len(self.draws)} "
+                f"draws of {len(self)} examples: it must be one number for each, summed over the targets of an example"
+            )
+        return self._mixed(log_prob)
+
+    def log_prob_each(self, y: Tensor) -> Tensor:
+        """log sum_s w_s p(y_be | f_s(x_b)) of each element: (B,) for one class, (B, D), or of each position.
+
+        NaN where nothing was observed. The sum over elements is not `log_prob`, since under each draw they belong
+        together.
+        """
+        targets = self._targets(y)
+        each = self._mixed(self.likelihood.log_prob_each(self.draws, targets, self.params))
+        observed = self.likelihood.observed(targets)
+        return each if observed is None else torch.where(observed, each, torch.nan)
+
+    def elements(self, y: Tensor) -> tuple[Predictive, Tensor, Tensor]:
+        """What was observed, element by element: a prediction for N rows, their targets, and the example of each, (N,).
+
+        Where outputs have positions, each position that was observed is a row; otherwise each example is one.
+        """
+        if self.likelihood.event_axes == 1:
+            return self, y, torch.arange(len(self), device=self.draws.device)
+        found = self.likelihood.elements(self.draws, self._targets(y), self.params)
+        if found.y is None or found.example is None:
+            raise ValueError(f"{type(self.likelihood).__name__}.elements does not give the targets and their examples")
+        rows = predictive(found.likelihood, found.outputs, found.params, self.log_weights)
+        return rows, found.y, found.example
+
+    def rows(self) -> Predictive:
+        """Every element as a row of its own: each position of each example, or each example."""
+        if self.likelihood.event_axes == 1:
+            return self
+        found = self.likelihood.elements(self.draws, None, self.params)
+        return predictive(found.likelihood, found.outputs, found.params, self.log_weights)
 
     def _targets(self, y: Tensor) -> Tensor:
-        targets = self.likelihood.check_targets(tensor(y, "y"), self.draws.shape[-1]).to(self.draws.device)
+        outputs = self.likelihood.outputs_of(tuple(self.draws.shape[2:]))
+        targets = self.likelihood.check_targets(tensor(y, "y"), outputs).to(self.draws.device)
         if len(targets) != len(self):
             raise ValueError(f"y has {len(targets)} rows and the prediction {len(self)}")
         return targets
@@ -121,6 +166,11 @@ class Predictive(ABC):
     @property
     def mutual_information(self) -> Tensor:
         """entropy - expected_entropy, in nats: what the target would tell about the weights (BALD)."""
+        if self.entropy.shape != self.expected_entropy.shape:
+            raise ValueError(
+                f"{type(self.likelihood).__name__}.entropy gives shape {tuple(self.expected_entropy.shape)}, and the "
+                f"mixture has an entropy of shape {tuple(self.entropy.shape)}: it must be that of each target"
+            )
         return (self.entropy - self.expected_entropy).clamp_min(0.0)
 
 
@@ -140,7 +190,7 @@ class NumericPredictive(Predictive, ABC):
 
     def _columns(self, y: Tensor) -> Tensor:
         y = torch.as_tensor(y, dtype=self.draws.dtype, device=self.draws.device)
-        return y.unsqueeze(1) if y.ndim == 1 else y
+        return y.unsqueeze(self.likelihood.class_axis) if y.ndim == self.likelihood.event_axes else y
 
     def quantile(self, level: float) -> Tensor:
         """The smallest y with P(target <= y) >= level, (B, D)."""
@@ -198,12 +248,29 @@ class ClassPredictive(Predictive, ABC):
     @property
     def label(self) -> Tensor:
         """The most probable class (B,), or yes / no as 1 / 0 (B, D)."""
-        return self.probs.argmax(-1) if self.likelihood.exclusive else (self.probs > 0.5).long()
+        if not self.likelihood.exclusive:
+            return (self.probs > 0.5).long()
+        self._check_classes()
+        return self.probs.argmax(self.likelihood.class_axis)
 
     @cached_property
     def entropy(self) -> Tensor:
         each = torch.special.entr(self.probs)
-        return each.sum(-1) if self.likelihood.exclusive else each + torch.special.entr(1.0 - self.probs)
+        if not self.likelihood.exclusive:
+            return each + torch.special.entr(1.0 - self.probs)
+        self._check_classes()
+        return each.sum(self.likelihood.class_axis)
+
+    def _check_classes(self) -> None:
+        """A likelihood that has one class per example must not have probabilities of several."""
+        total = self.probs.sum(self.likelihood.class_axis)
+        if bool(((total - 1.0).abs() > NEARLY_ONE).any()):
+            raise ValueError(
+                f"the probabilities of {type(self.likelihood).__name__} add up to {float(total.max()):.4g} for an "
+                "example, where it says that classes exclude each other: for a class at each of many positions let the "
+                "network return (B, K, positions) and use likelihoods.at_positions(...); for separate yes-or-no "
+                "answers set exclusive = False"
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

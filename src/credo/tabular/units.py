@@ -25,6 +25,7 @@ def in_double(posterior: Posterior) -> Posterior:
     """
     network = posterior.model.network
     twin = Network(deepcopy(network.module).double(), network.dropout, network.scaling)
+    twin = twin.with_outputs(network.output_rule)
     precise = map_tensors(lambda _, t: t.double() if t.is_floating_point() else t, posterior)
     return replace(precise, model=Model(twin, posterior.model.likelihood, posterior.model.prior))
 
