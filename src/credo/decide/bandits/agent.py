@@ -115,7 +115,7 @@ class BanditAgent:
 
     def _side_by_side(self, x: Tensor) -> Tensor:
         """(A, T, F)."""
-        return x if x.ndim == 3 else x.reshape(1, -1, x.shape[-1])
+        return x if x.ndim == 3 else x.reshape(1, x.shape[:-1].numel(), x.shape[-1])
 
     def _check_arms(self, arms: Tensor) -> None:
         whole = not arms.is_floating_point() or bool((arms == arms.round()).all())
