@@ -13,7 +13,7 @@ from credo.core.rng import Stream
 
 
 @dataclass
-class History:
+class PastRounds:
     """All rounds that were seen, of A agents side by side; N grows."""
 
     parts: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)

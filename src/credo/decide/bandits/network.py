@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from credo.core.checks import check_at_least, check_kind
 from credo.core.rng import Stream
-from credo.decide.bandits.beliefs import Belief, History, Refits
+from credo.decide.bandits.beliefs import Belief, PastRounds, Refits
 from credo.fit import fit
 from credo.likelihoods import ChosenArm, LearnedGaussian
 from credo.loop.roles import PerMember
@@ -55,7 +55,7 @@ class NetworkBelief(Belief):
             raise ValueError(f"several agents cannot share a run of {type(method).__name__}, whose members are chains")
         self.arms, self.agents, self.refits = arms, agents, refits
         self.model, self.method = _of_arms(model), method
-        self.history, self.fitted = History(), 0
+        self.history, self.fitted = PastRounds(), 0
         self.posterior: Posterior | None = None
         self.posteriors: list[Posterior] = []
 
