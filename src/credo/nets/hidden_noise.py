@@ -101,7 +101,7 @@ def _torch_state() -> Any:
 
 def _numpy_state() -> Any:
     _, words, *rest = numpy.random.get_state()  # noqa: NPY002
-    return words.tobytes(), rest
+    return numpy.asarray(words).tobytes(), rest
 
 
 _GENERATORS: dict[str, Callable[[], Any]] = {TORCH: _torch_state, PYTHON: random.getstate, NUMPY: _numpy_state}

@@ -26,7 +26,7 @@ _ALPHA = -1.0507009873554805 * 1.6732632423543772
 """The value that SELU saturates at; alpha dropout sets dropped units to it."""
 
 
-class Kind(Enum):
+class DropKind(Enum):
     """What becomes of units that a call drops."""
 
     ZERO = "set to zero"
@@ -34,10 +34,10 @@ class Kind(Enum):
     FILL = "zeros in a mask of the module's own"
 
 
-class Drop(NamedTuple):
+class DropRequest(NamedTuple):
     """A call that drops."""
 
-    kind: Kind
+    kind: DropKind
     x: Tensor  # what units are dropped of; of a mask, the tensor that is filled
     rate: float  # 0 in calls that do not drop
     mask: tuple[int, ...]  # shape of what is dropped independently
@@ -64,7 +64,7 @@ class DropMode(TorchFunctionMode, ABC):
         self._filled: dict[int, tuple[Tensor, Tensor]] = {}
 
     @abstractmethod
-    def answer(self, drop: Drop) -> Tensor:
+    def answer(self, drop: DropRequest) -> Tensor:
         """The result of a call that drops."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -88,28 +88,28 @@ class DropMode(TorchFunctionMode, ABC):
 
     def _between(self, x: Tensor, rate: float, *, packed: bool) -> Tensor:
         """Between two recurrent layers. The rows of a packed sequence belong to no mask that has a shape of its own."""
-        return F.dropout(x, rate) if packed else self.answer(Drop(Kind.ZERO, x, rate, tuple(x.shape)))
+        return F.dropout(x, rate) if packed else self.answer(DropRequest(DropKind.ZERO, x, rate, tuple(x.shape)))
 
     def _current(self, t: Tensor) -> Tensor:
         return self._filled.get(id(t), (t, t))[1]
 
 
-def dropout_call(func: Any, args: Any, kwargs: dict[str, Any]) -> Drop:
+def dropout_call(func: Any, args: Any, kwargs: dict[str, Any]) -> DropRequest:
     """What one of `DROPOUTS` is given, by the signature that all of them share."""
     x = args[0] if args else kwargs["input"]
     rate = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
     training = args[2] if len(args) > 2 else kwargs.get("training", kwargs.get("train", func not in _ALPHAS))
     axes = x.ndim - 2 if func is F.feature_alpha_dropout else CHANNEL_AXES.get(func, 0)
     mask = (*x.shape[: x.ndim - axes], *([1] * axes))
-    return Drop(Kind.ALPHA if func in _ALPHAS else Kind.ZERO, x, float(rate) if training else 0.0, mask)
+    return DropRequest(DropKind.ALPHA if func in _ALPHAS else DropKind.ZERO, x, float(rate) if training else 0.0, mask)
 
 
-def _fill(args: Any, kwargs: dict[str, Any]) -> Drop | None:
+def _fill(args: Any, kwargs: dict[str, Any]) -> DropRequest | None:
     """What `bernoulli_` is called with, if that is one probability for all entries."""
     keep = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
     if isinstance(keep, Tensor) or kwargs.get("generator") is not None:
         return None
-    return Drop(Kind.FILL, args[0], 1.0 - float(keep), tuple(args[0].shape))
+    return DropRequest(DropKind.FILL, args[0], 1.0 - float(keep), tuple(args[0].shape))
 
 
 class Masked(DropMode):
@@ -132,20 +132,20 @@ class Masked(DropMode):
         self.answered = 0  # calls
         self.unasked = iter(range(len(masks)))
 
-    def answer(self, drop: Drop) -> Tensor:
+    def answer(self, drop: DropRequest) -> Tensor:
         site = self._site(drop.rate)
         mask = None if site is None else self.masks[site]
-        if drop.kind is Kind.FILL:
+        if drop.kind is DropKind.FILL:
             return _as_filled(drop, mask)
         if site is None or mask is None:
             return drop.x
-        if drop.kind is Kind.ALPHA:
+        if drop.kind is DropKind.ALPHA:
             rate = self.rates[site]
             return _alpha_dropout(drop.x, mask, drop.rate if rate is None else rate)
         return drop.x * mask
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         if error is None:
             self.finish()
 
@@ -180,16 +180,16 @@ class Masked(DropMode):
 class Undropped(DropMode):
     """While active, dropout calls do nothing, and masks have the value that they have on average."""
 
-    def answer(self, drop: Drop) -> Tensor:
-        return average_mask(drop) if drop.kind is Kind.FILL else drop.x
+    def answer(self, drop: DropRequest) -> Tensor:
+        return average_mask(drop) if drop.kind is DropKind.FILL else drop.x
 
 
-def average_mask(drop: Drop) -> Tensor:
+def average_mask(drop: DropRequest) -> Tensor:
     """A mask of the module's own that drops nothing: its value on average, where its type can hold that."""
     return torch.full_like(drop.x, drop.keep if drop.x.is_floating_point() else 1)
 
 
-def _as_filled(drop: Drop, mask: Tensor | None) -> Tensor:
+def _as_filled(drop: DropRequest, mask: Tensor | None) -> Tensor:
     """A mask as the module meant to fill it, with zeros and ones: it divides by its own probability by itself."""
     if mask is None:
         return average_mask(drop)

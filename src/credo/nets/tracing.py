@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -17,7 +18,7 @@ from credo.nets.dropout import Site
 from credo.nets.forward import Attribute, Forward, awake, cloned, put_back, thread_copy
 from credo.nets.hidden_noise import TORCH, differing, listed, refuse_elsewhere, refuse_in_evaluation
 from credo.nets.layer import Layer
-from credo.nets.random_calls import DropoutCall, Kind
+from credo.nets.random_calls import DropoutCall, DropKind
 from credo.nets.watching import Seen, SeenCall, watched
 
 RECENT = 256
@@ -129,9 +130,12 @@ def trace(
         probe.compare(evaluating, once, "evaluation")
         for number in range(LOOKS if two.noise.modules[TORCH] else 0):
             _check_calls(calls, probe(training, 2, number=100 + number).watcher.settled_calls())
-    number = {(call.place, call.mask): site for site, call in enumerate(calls)}
-    drawing, names = probe.drawing(evaluating, once, number)
-    answered = [DropoutCall(number.get((c.place, c.mask)), c.rate, c.name) for c in drawing]
+    repeated = any(seen.watcher.checkpointing is not Checkpointing.NONE for seen in (two, once))
+    all_keys = _keys(two.watcher.calls, loose=repeated)
+    sites = {key: calls.index(call) for key, call in zip(all_keys, two.watcher.calls, strict=True) if call in calls}
+    drawing, names = probe.drawing(evaluating, once, sites, loose=repeated)
+    keys = _keys(drawing, loose=repeated)
+    answered = [DropoutCall(sites.get(key), call.rate, call.name) for key, call in zip(keys, drawing, strict=True)]
     reached = {call.site for call in answered}
     return Trace(
         sites=tuple(_site(*pair, probe.nodes) for pair in zip(calls, others, strict=True)),
@@ -139,14 +143,15 @@ def trace(
         activations=max(1, math.ceil(two.watcher.largest / probe.rows(2))),
         layers=tuple(layer for layer in two.watcher.layers if layer in three.watcher.layers or not layer.per_example),
         training=tuple(
-            DropoutCall(number.get((c.place, c.mask)) if c.rate else None, c.rate, c.name) for c in two.watcher.calls
+            DropoutCall(sites.get(key), call.rate, call.name)
+            for key, call in zip(all_keys, two.watcher.calls, strict=True)
         ),
         drawing=tuple(answered),
         awake=names,
         drops_in_evaluation=any(call.rate > 0.0 for call in once.watcher.calls),
         unreached=tuple(call.name for site, call in enumerate(calls) if site not in reached),
         hidden=tuple(dict.fromkeys((*two.noise.modules[TORCH], *three.noise.modules[TORCH]))),
-        repeated=any(seen.watcher.checkpointing is not Checkpointing.NONE for seen in (two, once)),
+        repeated=repeated,
         writes_input=any(seen.writes_input for seen in (two, three, once)),
         written=once.written,
         assigned=two.assigned,
@@ -187,15 +192,15 @@ class _Probe:
             raise differing(mode)
 
     def drawing(
-        self, evaluating: Forward, once: Seen, sites: Mapping[Any, int]
+        self, evaluating: Forward, once: Seen, sites: Mapping[Any, int], *, loose: bool
     ) -> tuple[list[SeenCall], tuple[str, ...]]:
         """The dropout calls of a pass of a drawn function, and the modules that run there as in training.
 
         Those are modules that drop in training only, and do nothing else: no parameters, no buffers, no parts.
         """
         calls = once.watcher.calls
-        reached = {(call.place, call.mask) for call in calls}
-        paths = dict.fromkeys(place[0] for place, mask in sites if (place, mask) not in reached)
+        reached = _keys(calls, loose=loose)
+        paths = dict.fromkeys(key[0][0] for key in sites if key not in reached)
         names = tuple(path for path in paths if path and _only_drops(evaluating.skeleton.get_submodule(path)))
         return (self(awake(evaluating, names), 2).watcher.calls if names else calls), names
 
@@ -259,6 +264,22 @@ def _check_modes(training: Tensor, evaluation: Tensor) -> None:
         )
 
 
+def _keys(calls: list[SeenCall], *, loose: bool) -> list[Any]:
+    """What a call in training and one in evaluation have in common, if they are at the same place.
+
+    Loosely, by the module and the order of its calls: gradient checkpointing in training is other lines of code.
+    """
+    if not loose:
+        return [(call.place, call.mask) for call in calls]
+    before = Counter[str]()
+    keys = []
+    for call in calls:
+        name = call.place[0]
+        keys.append(((name, before[name]), call.mask))
+        before[name] += 1
+    return keys
+
+
 def _check_calls(calls: list[SeenCall], others: list[SeenCall]) -> None:
     """Refuse two passes that drop at other places."""
     names = [[call.name for call in each] for each in (calls, others)]
@@ -277,11 +298,13 @@ def _only_drops(module: nn.Module) -> bool:
 
 def _site(two: SeenCall, three: SeenCall, nodes: int | None) -> Site:
     if nodes is not None and two.mask[:1] == (nodes,):
-        return Site(two.mask, 0, 1, two.rate, two.kind is Kind.ALPHA, two.name, two.consumer)
+        return Site(two.mask, 0, 1, two.rate, two.kind is DropKind.ALPHA, two.name, two.consumer)
     grows = [axis for axis, (a, b) in enumerate(zip(two.mask, three.mask, strict=True)) if a != b]
     if len(grows) > 1:
         raise ValueError("the network drops entries that belong to pairs of examples, so no mask can be shared by all")
     if not grows:
-        return Site(two.mask, None, 0, two.rate, two.kind is Kind.ALPHA, two.name, two.consumer)
+        return Site(two.mask, None, 0, two.rate, two.kind is DropKind.ALPHA, two.name, two.consumer)
     axis = grows[0]
-    return Site(two.mask, axis, three.mask[axis] - two.mask[axis], two.rate, two.kind is Kind.ALPHA, two.name, two.consumer)
+    return Site(
+        two.mask, axis, three.mask[axis] - two.mask[axis], two.rate, two.kind is DropKind.ALPHA, two.name, two.consumer
+    )

@@ -20,7 +20,7 @@ from credo.nets.checkpointing import Checkpointing, checkpointing_of
 from credo.nets.forward import Attribute
 from credo.nets.hidden_noise import NoiseWatch, looking
 from credo.nets.layer import LAYERS, TRANSPOSED, Layer, groups_of, layer_call
-from credo.nets.random_calls import Drop, DropMode, Kind, average_mask
+from credo.nets.random_calls import DropRequest, DropMode, DropKind, average_mask
 
 _ZERO_STAYS_ZERO = {
     *("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "tanh", "softsign"),
@@ -46,7 +46,7 @@ class SeenCall:
     place: Place  # where in the code it stands, the same in training and in evaluation
     mask: tuple[int, ...]  # the shape of what is dropped
     rate: float  # 0 in calls that do not drop
-    kind: Kind  # what becomes of dropped units
+    kind: DropKind  # what becomes of dropped units
     name: str  # of the module in which it happens
     consumer: Layer | None = None  # the layer whose inputs are dropped
 
@@ -105,18 +105,18 @@ class Watcher(DropMode):
             return None
         return layer if layer.bias is None or self._uses[layer.bias] == 1 else layer.without_bias()
 
-    def answer(self, drop: Drop) -> Tensor:
+    def answer(self, drop: DropRequest) -> Tensor:
         name = self.path[-1] if self.path else ""
         call = SeenCall(self._place(name), drop.mask, drop.rate, drop.kind, name or ROOT)
         self.calls.append(call)
         x = drop.x
-        if drop.kind is Kind.FILL:
+        if drop.kind is DropKind.FILL:
             return x.copy_(average_mask(drop))
         if drop.rate == 0.0:
             return x
         result = x.clone()  # not x itself, which may go on undropped elsewhere
         earlier = self._dropped.get(id(x), (x, []))[1]
-        self._dropped[id(result)] = (result, earlier if drop.kind is Kind.ALPHA else [*earlier, call])
+        self._dropped[id(result)] = (result, earlier if drop.kind is DropKind.ALPHA else [*earlier, call])
         return result
 
     def _place(self, name: str) -> Place:

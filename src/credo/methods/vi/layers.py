@@ -76,7 +76,7 @@ class Perturbed(TorchFunctionMode):
         return self.dropout.__torch_function__(func, types, args, kwargs)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         if error is None:
             self.dropout.finish()
 
