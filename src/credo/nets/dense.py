@@ -31,11 +31,11 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class DropRequest:
+class Drop:
     """The next mask, at a site whose rate is not zero."""
 
 
-StackLayer = Linear | DropRequest | Activation
+StackLayer = Linear | Drop | Activation
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class DenseStack:
 
     def drawn(self, tensors: Mapping[str, Tensor], x: Tensor, masks: Sequence[Tensor], at_once: int) -> Tensor:
         """Outputs (S, B, E) of S draws that share weights, some at once; what no mask touches is computed once."""
-        first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, DropRequest))
+        first = next(i for i, layer in enumerate(self.layers) if isinstance(layer, Drop))
         hidden = _through(self.layers[:first], tensors, x.flatten(1), (), 1, True)
         parts = zip(*(torch.split(mask, at_once) for mask in masks), strict=True)
         return torch.cat([_through(self.layers[first:], tensors, hidden, part, 1, True) for part in parts])
@@ -87,7 +87,7 @@ def _through(
     for layer in layers:
         if isinstance(layer, Linear):
             hidden = _linear(layer, tensors, hidden, members, shared)
-        elif not isinstance(layer, DropRequest):
+        elif not isinstance(layer, Drop):
             hidden = layer(hidden)
         elif masks:
             hidden = hidden * next(remaining)
@@ -118,10 +118,10 @@ def dense_stack(module: nn.Module, *, before: Collection[str] = ()) -> DenseStac
     for leaf in leaves:
         if type(leaf) is nn.Linear:
             if id(leaf) in dropped:
-                layers.append(DropRequest())
+                layers.append(Drop())
             layers.append(Linear(names[id(leaf.weight)], None if leaf.bias is None else names[id(leaf.bias)]))
         elif isinstance(leaf, nn.Dropout):
-            layers += [DropRequest()] if leaf.p > 0.0 else []
+            layers += [Drop()] if leaf.p > 0.0 else []
         elif isinstance(leaf, _ELEMENTWISE):
             layers.append(leaf)
     return DenseStack(tuple(layers), flattens=type(leaves[0]) is nn.Flatten)

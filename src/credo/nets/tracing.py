@@ -18,7 +18,7 @@ from credo.nets.dropout import Site
 from credo.nets.forward import Attribute, Forward, awake, cloned, put_back, thread_copy
 from credo.nets.hidden_noise import TORCH, differing, listed, refuse_elsewhere, refuse_in_evaluation
 from credo.nets.layer import Layer
-from credo.nets.random_calls import DropoutCall, DropKind
+from credo.nets.random_calls import DropKind, DropoutCall
 from credo.nets.watching import Seen, SeenCall, watched
 
 RECENT = 256

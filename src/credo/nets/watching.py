@@ -20,7 +20,7 @@ from credo.nets.checkpointing import Checkpointing, checkpointing_of
 from credo.nets.forward import Attribute
 from credo.nets.hidden_noise import NoiseWatch, looking
 from credo.nets.layer import LAYERS, TRANSPOSED, Layer, groups_of, layer_call
-from credo.nets.random_calls import DropRequest, DropMode, DropKind, average_mask
+from credo.nets.random_calls import DropKind, DropMode, DropRequest, average_mask
 
 _ZERO_STAYS_ZERO = {
     *("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "tanh", "softsign"),
