@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credo.core.checks import check_kind, check_options
 from credo.core.inputs import Targets, TensorTree
 from credo.core.trees import Params
 from credo.likelihoods.base import ClassLikelihood, Elements, Likelihood
@@ -37,15 +38,11 @@ class Head:
     shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or any(mark in self.name for mark in SEPARATORS):
-            raise ValueError(f"the name of a head must be text without dots and slashes, got {self.name!r}")
-        if not isinstance(self.likelihood, Likelihood) or isinstance(self.likelihood, Joint):
-            raise TypeError(
-                f"the head {self.name!r} must be a likelihood of one tensor such as likelihoods.Gaussian(), got "
-                f"{self.likelihood!r}"
-            )
-        if self.shape is not None:
-            object.__setattr__(self, "shape", tuple(map(int, self.shape)))
+        check_options(self, name="'price'", likelihood="likelihoods.Gaussian()", shape="(3,)")
+        if not self.name or any(mark in self.name for mark in SEPARATORS):
+            raise ValueError(f"name must be text without dots and slashes, got {self.name!r}")
+        if isinstance(self.likelihood, Joint):
+            raise TypeError(f"likelihood must be one of a single tensor, got {self.likelihood!r}")
 
     @property
     def event(self) -> tuple[int, ...]:
@@ -154,6 +151,8 @@ class Joint(Likelihood):
         # a file, and `dataclasses.replace`, give the heads as they are
         found = heads["heads"] if set(heads) == {"heads"} and isinstance(heads["heads"], tuple) else None
         if found is None:
+            for name, likelihood in heads.items():
+                check_kind(f"the head {name!r}", likelihood, "likelihoods.Gaussian()", Likelihood)
             found = tuple(Head(name, likelihood) for name, likelihood in heads.items())
         if not found or not all(isinstance(head, Head) for head in found):
             raise ValueError("give the likelihood of each head by its name, as in Joint(price=Gaussian())")
