@@ -8,9 +8,10 @@ from credo.decide.acquisition import (
     batch_information,
     information,
 )
-from credo.decide.active import ActiveLearner, Questions, Restart, Round, answered
+from credo.decide.active import ActiveLearner, Questions, Restart, simulate
 from credo.decide.compression import Compression, LayerCompression, compression, log_alpha, prune_noise
 from credo.decide.pruning import PruningCurve, pruning_curve, read_sparse, write_sparse
+from credo.decide.session import Round
 
 __all__ = [
     "Acquisition",
@@ -23,7 +24,6 @@ __all__ = [
     "Round",
     "acquire",
     "acquisition_scores",
-    "answered",
     "batch_bald",
     "batch_information",
     "compression",
@@ -32,5 +32,6 @@ __all__ = [
     "prune_noise",
     "pruning_curve",
     "read_sparse",
+    "simulate",
     "write_sparse",
 ]
