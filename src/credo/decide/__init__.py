@@ -9,7 +9,7 @@ from credo.decide.acquisition import (
     batch_information,
     information,
 )
-from credo.decide.active import ActiveLearner, Questions, Restart, Round, answered
+from credo.decide.active import ActiveLearner, Questions, Restart, simulate
 from credo.decide.bandits.agent import BanditAgent
 from credo.decide.bandits.beliefs import Belief, Refits
 from credo.decide.bandits.games import BanditGame, MushroomGame, Played, Rounds, WheelGame, play
@@ -26,6 +26,7 @@ from credo.decide.guarantee import (
     rows_that_would_do,
 )
 from credo.decide.pruning import PruningCurve, pruning_curve, read_sparse, write_sparse
+from credo.decide.session import Round
 
 __all__ = [
     "AbstainPolicy",
@@ -66,7 +67,6 @@ __all__ = [
     "WheelGame",
     "acquire",
     "acquisition_scores",
-    "answered",
     "batch_bald",
     "batch_information",
     "compression",
@@ -78,5 +78,6 @@ __all__ = [
     "read_sparse",
     "rows_needed",
     "rows_that_would_do",
+    "simulate",
     "write_sparse",
 ]
