@@ -72,6 +72,7 @@ class Trace:
     # names of those attributes and buffers that decide later passes, and are not part of any state
     remembers: tuple[str, ...]
     picked: tuple[str, ...] = ()  # which tensor of several is the output, in a sentence
+    heads: tuple[tuple[int, ...], ...] = ()  # shapes of the outputs of each head for one example, if there are several
 
     @property
     def alone(self) -> str | None:
@@ -158,6 +159,7 @@ def trace(
         attributes=tuple(dict.fromkeys((*two.attributes, *three.attributes, *once.attributes))),
         remembers=tuple(dict.fromkeys((*probe.decisive(training, two), *probe.decisive(evaluating, once)))),
         picked=training.rule.note(two.outputs, once.outputs),
+        heads=training.rule.shapes(two.outputs, once.outputs),
     )
 
 
