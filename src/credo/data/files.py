@@ -69,7 +69,7 @@ _KINDS = {"i": "u1", "u": "u1", "U": "S1"}
 def standard_splits(rows: int, count: int) -> tuple[Split, ...]:
     """The splits of the UCI tables in the literature: a tenth of the rows for testing.
 
-    Those of `numpy.random.RandomState(1).choice(range(rows), rows, replace=False)`, drawn again and again.
+    Those that numpy draws by `RandomState(1).choice(range(rows), rows, replace=False)`, again and again.
 
     Reference: J. M. Hernández-Lobato, R. P. Adams, "Probabilistic backpropagation for scalable learning of Bayesian
         neural networks", 2015, https://arxiv.org/abs/1502.05336

