@@ -111,6 +111,7 @@ def fit(
         taken = Data(data, roles, of_examples, of_positions, standards)
         run = prepare(model, taken, method, streams, _device(device), start, temperature)
         state = method.init(run.target, run.variables, streams.child("state"))
+        state = method.begin_at(state, start) if isinstance(start, Posterior) else state
         settings = {"method": recorded, "seed": seed, "temperature": temperature}
         if augment is not None:
             settings["augment"] = repr(augment) if is_dataclass(augment) else type(augment).__qualname__
