@@ -59,7 +59,7 @@ def corrupt(
 
     Examples:
         >>> half = torch.full((2, 1, 8, 8), 0.5)
-        >>> torch.equal(corrupt(half, "blur", 3), half), torch.equal(corrupt(half, "noise", 3), half)
+        >>> torch.equal(corrupt(half, "contrast", 3), half), torch.equal(corrupt(half, "noise", 3), half)
         (True, False)
     """
     if kind not in list(Corruption):
