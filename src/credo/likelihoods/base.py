@@ -129,6 +129,16 @@ class Likelihood(ABC):
             f"{type(self).__name__} does not say its curvature in the outputs: give it a method fisher(outputs, params)"
         )
 
+    def params_at(self, params: Params, rows: slice, examples: int) -> Params:
+        """The learned parameters for some of the examples; all examples share them, unless a likelihood says otherwise.
+
+        Args:
+            params: for all examples.
+            rows: which examples.
+            examples: B, how many there are.
+        """
+        return params
+
     def in_units(self, outputs: Tensor, params: Params) -> tuple[Likelihood, Tensor, Params]:
         """The same distributions by a likelihood, outputs and parameters in the units of the target.
 

@@ -199,6 +199,9 @@ class AtPositions(Likelihood, ABC):
         """Of each position, (..., B, *positions, E, E)."""
         return _split(self.base.fisher(self._rows(outputs), params), -3, self._positions(outputs))
 
+    def params_at(self, params: Params, rows: slice, examples: int) -> Params:
+        return self.base.params_at(params, rows, examples)
+
     def in_units(self, outputs: Tensor, params: Params) -> tuple[Self, Tensor, Params]:
         base, rows, params = self.base.in_units(self._rows(outputs), params)
         return replace(self, base=base), self._back(rows, outputs), params

@@ -29,6 +29,7 @@ from credo.loop.units import Units
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
 from credo.model import LIKELIHOOD_PREFIX, Model, Target, likelihood_params
+from credo.nets.heads import Shapes
 from credo.nets.plan import Plan, measured_plan, obvious_plan
 from credo.nets.structure import fresh_note
 from credo.posteriors import Posterior
@@ -78,9 +79,9 @@ def prepare(
     load, bare = partial(_source, data, method, streams.child("order"), device), model.is_bare
     source = load(model.data_dtype)
     x, y = source.example
-    model, given_weights = model.with_heads_for(y), model.network.given().to(device)
-    shape = checked_shape(model, given_weights, x)
-    model, choice = model.with_likelihood_for(y, shape, model.network.trace(given_weights, x).heads)
+    model = model.with_heads_for(y)
+    shape, heads = _shapes(model, x, device)
+    model, choice = model.with_likelihood_for(y, shape, heads)
     outputs = model.likelihood.outputs_of(shape)
     source.check(partial(checked_targets, model.likelihood, outputs), model.likelihood.observed)
     model, changes = method.prepare(model, x)
@@ -116,6 +117,12 @@ def prepare(
         *model.network.trace(variables, x).notes,
     )
     return Prepared(Target(model, source.size, temperature), variables, source, given, notes)
+
+
+def _shapes(model: Model, x: Inputs, device: torch.device) -> tuple[tuple[int, ...], Shapes]:
+    """Of the outputs for one example, and of those of each head, if there are several."""
+    weights = model.network.given().to(device)
+    return checked_shape(model, weights, x), model.network.trace(weights, x).heads
 
 
 @torch.no_grad()

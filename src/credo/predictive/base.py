@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -16,6 +18,10 @@ from credo.core.rng import Stream
 from credo.core.trees import Params
 from credo.likelihoods import ClassLikelihood, Likelihood, NumericLikelihood
 
+PIECE_ENTRIES = {"cpu": 2**18, "cuda": 2**26}
+"""Entries of the draws that something is computed of at a time: on a CPU they should fit the cache."""
+ELSEWHERE = 2**22
+"""The same on devices that are not named."""
 NEARLY_ONE = 0.05
 """By how much a sum of probabilities may differ from one, in half precision too."""
 
@@ -55,14 +61,37 @@ class Predictive(ABC):
         """Weighted average over the draw axis: (S, ...) to (...)."""
         return torch.tensordot(self.weights.to(values.dtype), values, dims=1)
 
+    def by_rows(self, of: Callable[[Self, slice], Tensor], axis: int = 0) -> Tensor:
+        """What a function of the draws gives for every example, computed for some examples at a time.
+
+        So that many inputs take the memory of their draws and no multiple of it, and what is computed stays in cache.
+
+        Args:
+            of: of the prediction for some examples, and which these are.
+            axis: of the examples in what it gives.
+        """
+        entries = PIECE_ENTRIES.get(self.draws.device.type, ELSEWHERE)
+        rows = max(1, entries // max(1, self.draws[:, :1].numel()))
+        if rows >= len(self):
+            return of(self, slice(0, len(self)))
+        slices = (slice(start, min(start + rows, len(self))) for start in range(0, len(self), rows))
+        return torch.cat([of(self._rows(each), each) for each in slices], dim=axis)
+
+    def _rows(self, rows: slice) -> Self:
+        params = self.likelihood.params_at(self.params, rows, len(self))
+        return replace(self, draws=self.draws[:, rows], params=params)
+
     @cached_property
     def mean(self) -> Tensor:
         """E[y], (B, D)."""
-        return self.average(self.likelihood.mean(self.draws, self.params))
+        return self.by_rows(lambda part, _: part.average(part.likelihood.mean(part.draws, part.params)))
 
     @cached_property
     def epistemic(self) -> Tensor:
         """Var_s(E[y | f_s]), (B, D): the disagreement of the draws, which more data would remove."""
+        return self.by_rows(lambda part, _: part._variance_of_means())
+
+    def _variance_of_means(self) -> Tensor:
         means = self.likelihood.mean(self.draws, self.params)
         # around one of the draws, so that a large offset of all of them does not eat the digits of the differences
         apart = means - means[0]
@@ -71,7 +100,7 @@ class Predictive(ABC):
     @cached_property
     def aleatoric(self) -> Tensor:
         """E_s[Var(y | f_s)], (B, D): the noise that stays however much data there is."""
-        return self.average(self.likelihood.variance(self.draws, self.params))
+        return self.by_rows(lambda part, _: part.average(part.likelihood.variance(part.draws, part.params)))
 
     @property
     def variance(self) -> Tensor:
@@ -126,7 +155,10 @@ class Predictive(ABC):
 
     def _by_draw(self, y: Tensor) -> Tensor:
         """log p(y_b | f_s(x_b)), (S, B)."""
-        log_prob = self.likelihood.log_prob(self.draws, self._targets(y), self.params)
+        targets = self._targets(y)
+        log_prob = self.by_rows(
+            lambda part, rows: part.likelihood.log_prob(part.draws, targets[rows], part.params), axis=1
+        )
         if log_prob.shape != self.draws.shape[:2]:
             raise ValueError(
                 f"{type(self.likelihood).__name__}.log_prob gives shape {tuple(log_prob.shape)} for {len(self.draws)} "
@@ -155,7 +187,9 @@ class Predictive(ABC):
         together.
         """
         targets = self._targets(y)
-        each = self._mixed(self.likelihood.log_prob_each(self.draws, targets, self.params))
+        each = self.by_rows(
+            lambda part, rows: part._mixed(part.likelihood.log_prob_each(part.draws, targets[rows], part.params))
+        )
         observed = self.likelihood.observed(targets)
         return each if observed is None else torch.where(observed, each, torch.nan)
 
@@ -213,7 +247,7 @@ class Predictive(ABC):
     @cached_property
     def expected_entropy(self) -> Tensor:
         """Average entropy of the draws in nats: the doubt that every draw shares."""
-        return self.average(self.likelihood.entropy(self.draws, self.params))
+        return self.by_rows(lambda part, _: part.average(part.likelihood.entropy(part.draws, part.params)))
 
     @property
     def mutual_information(self) -> Tensor:
@@ -234,11 +268,21 @@ class NumericPredictive(Predictive, ABC):
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(target <= y), (B, D), where y is (B, D), (B,) for a single target, or one number for all."""
-        return self.average(self.likelihood.cdf(self.draws, self._columns(y), self.params))
+        values = self._columns(y)
+        return self.by_rows(
+            lambda part, rows: part.average(part.likelihood.cdf(part.draws, self._at(values, rows), part.params))
+        )
 
     def survival(self, y: Tensor) -> Tensor:
         """P(target > y), (B, D), exact where it is small and 1 - cdf(y) would be nothing but rounding."""
-        return self.average(self.likelihood.survival(self.draws, self._columns(y), self.params))
+        values = self._columns(y)
+        return self.by_rows(
+            lambda part, rows: part.average(part.likelihood.survival(part.draws, self._at(values, rows), part.params))
+        )
+
+    def _at(self, values: Tensor, rows: slice) -> Tensor:
+        """Values of some examples; what is the same for all stays what it is."""
+        return values[rows] if values.ndim == self.likelihood.event_axes + 1 and len(values) == len(self) else values
 
     def _columns(self, y: Tensor) -> Tensor:
         y = torch.as_tensor(y, dtype=self.draws.dtype, device=self.draws.device)
@@ -256,6 +300,9 @@ class NumericPredictive(Predictive, ABC):
         return self._quantile(tail, 1.0 - tail), self._quantile(1.0 - tail, tail)
 
     def _quantile(self, below: float, above: float) -> Tensor:
+        return self.by_rows(lambda part, _: part._crossing(below, above))
+
+    def _crossing(self, below: float, above: float) -> Tensor:
         """By the tail that is the smaller one, whose probability keeps its digits."""
         lower, upper = self.likelihood.spread(self.draws, self.params)
         ends = lower.amin(0), upper.amax(0)
@@ -278,6 +325,9 @@ class NumericPredictive(Predictive, ABC):
     @cached_property
     def entropy(self) -> Tensor:
         """Entropy of each target's mixture in nats, (B, D), by numerical integration."""
+        return self.by_rows(lambda part, _: part._entropy())
+
+    def _entropy(self) -> Tensor:
         total = entropy_by_sum if self.likelihood.discrete else entropy_by_integral
 
         def log_density(y: Tensor) -> Tensor:
