@@ -25,6 +25,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "UniformInit": {"low": -2.0, "high": 2.0},
     "NormalInit": {"scale": 0.5},
     "Standardized": {"base": likelihoods.Gaussian(), "loc": (0.0,), "scale": (1.0,)},
+    "ClassesAtPositions": {"base": likelihoods.Categorical(), "axes": 2},
+    "NumbersAtPositions": {"base": likelihoods.Gaussian(), "axes": 1},
 }
 """What cannot be made without."""
 METHODS: dict[str, type] = {
@@ -83,7 +85,7 @@ def refusal(name: str, option: str, value: Any) -> str:
 
 def test_all_methods_are_looked_at() -> None:
     assert {"MAP", "MCDropout", "BlackBoxVI", "SGHMC", "MCLMC", "Metropolis", "Hamiltonian"} < METHODS.keys()
-    table = methods_table.methods(epochs=1, iterations=2)
+    table = methods_table.methods(epochs=2, iterations=2)
     assert {type(method).__name__ for method in table.values()} <= METHODS.keys()
     assert {name for name, _ in OPTIONS} > METHODS.keys()
 
@@ -101,7 +103,8 @@ def test_all_parts_are_looked_at() -> None:
         "LogUniform",
     }
     assert PARTS.keys() == rules | values | {
-        *("Gaussian", "LearnedGaussian", "SharedGaussian", "HeteroscedasticGaussian", "Standardized")
+        *("Gaussian", "LearnedGaussian", "SharedGaussian", "HeteroscedasticGaussian", "Standardized"),
+        *("ClassesAtPositions", "NumbersAtPositions"),
     }
     assert not METHODS.keys() & PARTS.keys()
 

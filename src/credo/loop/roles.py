@@ -283,7 +283,7 @@ def checked_targets(likelihood: Likelihood, outputs: int, y: Targets, name: str 
     """Targets as the likelihood wants them; NaN is refused where it does not stand for what was not observed."""
     if isinstance(y, Tensor) and likelihood.event_axes == 1:
         check_finite(y, name)
-        if not y.is_floating_point() and bool((y == MASKED).any()):
+        if not y.is_floating_point() and bool((y.long() == MASKED).any()):
             raise ValueError(
                 f"a mask is for targets at positions, and {name} has one row of them per example: an example that does "
                 "not count has the weight 0, fit(..., weights=...)"

@@ -176,7 +176,7 @@ class Loop:
         last, epoch = self.step == self.total, self.step // self.source.batches
         if self.services.validation is None or (epoch % self.validate_every and not last):
             return {}
-        return self.services.validation(self.target, self.method.current(self.state))
+        return self.services.validation(self.target, self.method.current(self.state), self.method.held_out)
 
     def _finish(self, interrupts: Interrupts) -> tuple[Status, str] | None:
         """Give the method one more pass over the data. Nothing is saved after it: a resumed run does it again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +24,20 @@ ENTRIES = 2**24
 """Entries of the largest activation in one pass, so that a large set does not take all memory."""
 
 
+HeldOut = Callable[[Target, Variables, Batch, Stream], dict[str, Tensor] | None]
+"""What is measured of each held-out example, (M, B); None leaves it to the likelihood."""
+
+
+def by_likelihood(target: Target, variables: Variables, batch: Batch, rng: Stream) -> None:
+    """Leave it to the likelihood."""
+
+
 class Validation:
     """Held-out examples; called with members' weights it gives 1/N sum_n log 1/M sum_m p(y_n | x_n, w_m).
 
     Where the targets are classes it also gives the part of them that the mixture over members takes for most probable.
-    Both are averages by the weights of the examples, where they have some.
+    A method may measure something else, which is averaged over members. All are averages by the weights of the
+    examples, where they have some.
     """
 
     def __init__(self, data: Any, form: HeldOutForm, target: Target, variables: Variables) -> None:
@@ -44,11 +54,26 @@ class Validation:
             raise ValueError(NOTHING_OBSERVED.format("validation y"))
 
     @torch.no_grad()
-    def __call__(self, target: Target, variables: Variables) -> dict[str, Tensor]:
-        """Metrics of the members whose weights are finite."""
+    def __call__(self, target: Target, variables: Variables, measure: HeldOut = by_likelihood) -> dict[str, Tensor]:
+        """Metrics of the members whose weights are finite.
+
+        Args:
+            target: the density.
+            variables: weights of the members.
+            measure: what the method measures in place of the log likelihood.
+        """
         finite = finite_members(variables.params)
         if not bool(finite.all()) and bool(finite.any()):
             variables = variables.take(finite.nonzero()[:, 0])
+        rng = Stream(0, ("validation",))  # the same noise in every epoch, so that they can be compared
+        found = [measure(target, variables, part, rng.child(i)) for i, part in enumerate(self.parts)]
+        measured = [each for each in found if each is not None]
+        if measured:
+            names = {name: torch.cat([each[name] for each in measured], dim=1) for name in measured[0]}
+            return {f"validation_{name}": self._average(each.mean(0)) for name, each in names.items()}
+        return self._by_likelihood(target, variables)
+
+    def _by_likelihood(self, target: Target, variables: Variables) -> dict[str, Tensor]:
         params, likelihood = likelihood_params(variables.params), target.model.likelihood
         log_probs, right, seen = [], [], []
         for part in self.parts:

@@ -158,6 +158,10 @@ class Method(ABC, Generic[StateT]):
         """The negative objective per example in an epoch, (M,), out of its metrics; None where there is none."""
         return None
 
+    def held_out(self, target: Target, variables: Variables, batch: Batch, rng: Stream) -> Info | None:
+        """What validation measures of each held-out example, (M, B), where that is not the log likelihood of y."""
+        return None
+
     @abstractmethod
     def current(self, state: StateT) -> Variables:
         """The weights that stand for the state so far, one per member: what validation looks at."""

@@ -57,6 +57,7 @@ class Ensemble(Method[StateT]):
     finish = _forwarded("finish")
     summary = _forwarded("summary")
     loss = _forwarded("loss")
+    held_out = _forwarded("held_out")
     current = _forwarded("current")
     is_finite = _forwarded("is_finite")
 
