@@ -41,7 +41,7 @@ Predictions = Predictive | Sequence[Predictive]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class CalibrationRows:
     """Some rows of the predictions, with their targets and weights."""
 
     prediction: Predictive
@@ -49,7 +49,7 @@ class Part:
     weights: Tensor  # (B,) in float64
 
 
-def parts(predictions: Predictions, y: Any, weights: Any = None) -> list[Part]:
+def parts(predictions: Predictions, y: Any, weights: Any = None) -> list[CalibrationRows]:
     """Predictions with their targets, part by part.
 
     Args:
@@ -76,7 +76,9 @@ def _listed(values: Any, name: str, count: int, several: bool) -> Sequence[Any]:
     return values
 
 
-def _checked(predictions: Sequence[Predictive], targets: Sequence[Any], weights: Sequence[Any]) -> Iterator[Part]:
+def _checked(
+    predictions: Sequence[Predictive], targets: Sequence[Any], weights: Sequence[Any]
+) -> Iterator[CalibrationRows]:
     for prediction, y, weight in zip(predictions, targets, weights, strict=True):
         if prediction.likelihood.event_axes > 1:
             raise ValueError(
@@ -93,4 +95,4 @@ def _checked(predictions: Sequence[Predictive], targets: Sequence[Any], weights:
             each = torch.ones(len(values), dtype=torch.float64, device=values.device)
         else:
             each = example_weights(weight, (len(values),)).double().to(values.device)
-        yield Part(prediction, values, each)
+        yield CalibrationRows(prediction, values, each)

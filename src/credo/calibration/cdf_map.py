@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credo.calibration.base import Calibrator, Part, Predictions, parts
+from credo.calibration.base import Calibrator, CalibrationRows, Predictions, parts
 from credo.calibration.intervals import numbers
 from credo.calibration.mapped import MappedPredictive
 from credo.calibration.scores import ScoreMap
@@ -97,7 +97,7 @@ class CdfMap(Calibrator):
         return MappedPredictive(base.likelihood, base.draws, base.params, base.log_weights, base, score_map)
 
 
-def _scores(part: Part, number: int) -> Tensor:
+def _scores(part: CalibrationRows, number: int) -> Tensor:
     """Normal scores of the targets; of counts at random between F(y - 1) and F(y), as they are for normal numbers."""
     prediction = numbers(part.prediction, "CdfMap")
     at = prediction.normal_score(part.y)

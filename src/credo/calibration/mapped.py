@@ -22,7 +22,7 @@ SUMMED = 2048
 """Whole numbers up to this many are summed one by one; what is spread wider is as good as continuous."""
 
 
-class Moments(NamedTuple):
+class MappedMoments(NamedTuple):
     """Of the calibrated components, (S, B, D) each, and of the whole."""
 
     weights: Tensor  # sum to one over S
@@ -135,7 +135,7 @@ class MappedPredictive(NumericPredictive):
             yield k, torch.where(k <= last, step, 0.0)
 
     @cached_property
-    def _moments(self) -> Moments:
+    def _moments(self) -> MappedMoments:
         """Sums over the components: s has the density w_s p_s(y) g'(F(y)) at a point."""
         exact = self.base.in_double()
         center = self.at_normal_score(0.0)
@@ -157,7 +157,7 @@ class MappedPredictive(NumericPredictive):
         # -E_s[log(p_s g' / r_s)], with r_s the part of the calibrated mass over that of the base
         entropy = (kept / mass).log() - log_weights - sums[3] / kept
         variance = (sums[2] / kept - mean.square()).clamp_min(0.0)
-        return Moments(weights, center + mean, variance, entropy, whole / mass)
+        return MappedMoments(weights, center + mean, variance, entropy, whole / mass)
 
     def _log_change(self, y: Tensor, log_prob: Tensor) -> Tensor:
         """log g'(F(y)), (B, D); of counts log of the calibrated probability over that of the base."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credo.calibration.base import Calibrator, Part, Predictions, parts
+from credo.calibration.base import Calibrator, CalibrationRows, Predictions, parts
 from credo.core.checks import check_positive
 from credo.likelihoods import Bernoulli, Categorical
 from credo.predictive import ClassMixture, GaussianClassPredictive, OutputNormal, Predictive, gaussian_predictive
@@ -89,7 +89,7 @@ class Temperature(Calibrator):
         return replace(prediction, draws=prediction.draws / self.temperature)
 
 
-def _log_likelihood(calibrator: Temperature, part: Part) -> float:
+def _log_likelihood(calibrator: Temperature, part: CalibrationRows) -> float:
     each: Tensor = calibrator.apply(part.prediction).log_prob(part.y)
     return float((each.double() * part.weights).sum())
 
