@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credo.calibration.base import Calibrator, CalibrationRows, Predictions, parts
+from credo.calibration.base import CalibrationRows, Calibrator, Predictions, parts
 from credo.calibration.intervals import numbers
 from credo.calibration.mapped import MappedPredictive
 from credo.calibration.scores import ScoreMap

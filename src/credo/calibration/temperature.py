@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credo.calibration.base import Calibrator, CalibrationRows, Predictions, parts
+from credo.calibration.base import CalibrationRows, Calibrator, Predictions, parts
 from credo.core.checks import check_positive
 from credo.likelihoods import Bernoulli, Categorical
 from credo.predictive import ClassMixture, GaussianClassPredictive, OutputNormal, Predictive, gaussian_predictive
