@@ -8,7 +8,7 @@ from credo.decide.acquisition import (
     batch_information,
     information,
 )
-from credo.decide.active import ActiveLearner, Questions, Restart, Round, answered
+from credo.decide.active import ActiveLearner, Questions, Restart, simulate
 from credo.decide.bandits.agent import BanditAgent
 from credo.decide.bandits.beliefs import Belief, Refits
 from credo.decide.bandits.games import BanditGame, MushroomGame, Played, Rounds, WheelGame, play
@@ -17,6 +17,7 @@ from credo.decide.bandits.network import DivergedAgentsError, NetworkBelief
 from credo.decide.bandits.policies import EpsilonGreedy, Policy, ThompsonSampling, UniformChoice, UpperConfidence
 from credo.decide.compression import Compression, LayerCompression, compression, log_alpha, prune_noise
 from credo.decide.pruning import PruningCurve, pruning_curve, read_sparse, write_sparse
+from credo.decide.session import Round
 
 __all__ = [
     "Acquisition",
@@ -46,7 +47,6 @@ __all__ = [
     "WheelGame",
     "acquire",
     "acquisition_scores",
-    "answered",
     "batch_bald",
     "batch_information",
     "compression",
@@ -56,5 +56,6 @@ __all__ = [
     "prune_noise",
     "pruning_curve",
     "read_sparse",
+    "simulate",
     "write_sparse",
 ]
