@@ -50,6 +50,9 @@ def test_the_identity_changes_nothing(prediction: NumericPredictive) -> None:
     y = prediction.sample(1)[0]
     torch.testing.assert_close(same.log_prob(y), prediction.log_prob(y), rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(same.quantile(0.9), prediction.quantile(0.9))
+    if not prediction.likelihood.discrete:
+        joint = prediction.joint_log_prob(y).float()
+        torch.testing.assert_close(same.joint_log_prob(y).float(), joint, rtol=1e-6, atol=1e-5)  # a sum over all
     torch.testing.assert_close(same.cdf(y), prediction.cdf(y))
 
 
@@ -124,6 +127,8 @@ def test_several_targets_keep_their_dependence() -> None:
     prediction = mapped(calibrator, mixture_of(Gaussian(scale=0.6), draws.expand(2, len(points), 2)))
     total = prediction.log_prob(points).exp().sum() * float(grid[1] - grid[0]) ** 2
     assert total.item() == pytest.approx(1.0, abs=1e-4)  # the grid
+    one = mapped(calibrator, mixture_of(Gaussian(scale=0.6), draws))
+    torch.testing.assert_close(one.joint_log_prob(points[:1]), one.log_prob(points[:1])[0])
     independent = prediction.log_prob_each(points).sum(-1)
     assert (prediction.log_prob(points) - independent).abs().max() > 0.5
 

@@ -88,13 +88,25 @@ class MappedPredictive(NumericPredictive):
         The dependence of several targets on each other stays that of the draws; of a single one it is
         log p(y) + log g'(F(y)).
         """
-        each, targets = self.log_prob_each(y), self._targets(y)
+        each = self.log_prob_each(y)
         if each.shape[-1] == 1:
             return each.squeeze(-1)
+        there, change = self._moved(y)
+        return self.base.log_prob(there) + change.sum(-1)
+
+    def joint_log_prob(self, y: Tensor, groups: Tensor | None = None) -> Tensor:
+        """The same of all examples together, (), or of each group, (G,): they share the draw, at t."""
+        there, change = self._moved(y)
+        numbers, joint = self._groups(groups), self.base.joint_log_prob(there, groups)
+        total = change.new_zeros(int(numbers.max()) + 1).index_add_(0, numbers, change.sum(-1))
+        return joint + (total[0] if groups is None else total)
+
+    def _moved(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """t, and log p_calibrated(y) - log p(t) of each target on its own, (B, D)."""
         if self.likelihood.discrete:
             raise ValueError("the joint density of several calibrated counts is not known: use log_prob_each")
-        there = self.base.at_normal_score(self.normal_score(targets)).to(self.draws.dtype)
-        return self.base.log_prob(there) + (each - self.base.log_prob_each(there)).sum(-1)
+        there = self.base.at_normal_score(self.normal_score(self._targets(y))).to(self.draws.dtype)
+        return there, (self.log_prob_each(y) - self.base.log_prob_each(there)).double()
 
     def log_prob_each(self, y: Tensor) -> Tensor:
         targets = self._targets(y)

@@ -82,7 +82,9 @@ class Temperature(Calibrator):
             )
         if isinstance(prediction, GaussianClassPredictive):
             normal = prediction.outputs
-            cooled = OutputNormal(normal.mean / self.temperature, normal.covariance / self.temperature**2)
+            square = self.temperature**2
+            joint = None if normal.joint is None else normal.joint / square
+            cooled = OutputNormal(normal.mean / self.temperature, normal.covariance / square, joint)
             return gaussian_predictive(likelihood, cooled, {}, prediction.log_weights, prediction.approximation)
         if type(prediction) is not ClassMixture:
             raise TypeError(f"a temperature is for drawn functions or normal outputs, got {type(prediction).__name__}")

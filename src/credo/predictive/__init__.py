@@ -1,13 +1,7 @@
 """What the posterior believes about new targets: a mixture over drawn functions, or over normals of the outputs."""
 
-from credo.predictive.base import (
-    ClassMixture,
-    ClassPredictive,
-    NumericMixture,
-    NumericPredictive,
-    Predictive,
-    predictive,
-)
+from credo.predictive.base import Predictive
+from credo.predictive.classes import ClassMixture, ClassPredictive
 from credo.predictive.gaussian import (
     Approximation,
     GaussianClassPredictive,
@@ -17,6 +11,8 @@ from credo.predictive.gaussian import (
     Probit,
     gaussian_predictive,
 )
+from credo.predictive.mixture import predictive
+from credo.predictive.numbers import NumericMixture, NumericPredictive
 
 __all__ = [
     "Approximation",
