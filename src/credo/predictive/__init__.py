@@ -11,7 +11,7 @@ from credo.predictive.gaussian import (
     Probit,
     gaussian_predictive,
 )
-from credo.predictive.mixture import predictive
+from credo.predictive.heads import JointPredictive, predictive
 from credo.predictive.numbers import NumericMixture, NumericPredictive
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "ClassPredictive",
     "GaussianClassPredictive",
     "GaussianPredictive",
+    "JointPredictive",
     "LaplaceBridge",
     "NumericMixture",
     "NumericPredictive",

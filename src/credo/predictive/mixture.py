@@ -1,4 +1,4 @@
-"""The predictive that fits a likelihood."""
+"""The mixture that fits a likelihood, over numbers or over classes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from credo.predictive.classes import ClassMixture
 from credo.predictive.numbers import NumericMixture
 
 
-def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
-    """The predictive that fits the likelihood, of outputs (S, B, E) with log weights (S,) that are normalized here.
-
-    It is in the units of the target, and so are its draws where the likelihood has outputs in them.
-    """
+def mixture(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
+    """That of one tensor of outputs (S, B, E), in the units of the target; log weights (S,) are normalized here."""
     likelihood, draws, params = likelihood.in_units(draws, params)
     log_weights = log_weights.to(draws)
     normalized = log_weights - torch.logsumexp(log_weights, 0)
