@@ -52,7 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
     "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
-    "tabular": CORE | {"data", "evaluation", "reports", "uncertainty"},
+    "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
     "cli": APPLIED | {"experiments", ROOT},
