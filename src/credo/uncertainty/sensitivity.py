@@ -63,7 +63,8 @@ def _gradient(posterior: Posterior, functions: NetworkFunctions, x: Tensor, doub
     with torch.enable_grad():
         outputs = functions.differentiable(leaf)
         likelihood, params = posterior.model.likelihood, functions.likelihood_params
-        total = score(predictive(likelihood, outputs, params, functions.log_weights), doubt).sum()
+        # of outputs with positions the doubts of all positions add up
+        total = score(predictive(likelihood, outputs, params, functions.log_weights).rows(), doubt).sum()
         if not total.requires_grad:
             return torch.zeros_like(leaf)  # a single function disagrees with nobody, wherever it is
         (gradient,) = torch.autograd.grad(total, leaf, allow_unused=True)
