@@ -119,9 +119,9 @@ def _check_reached(scores: Tensor, weights: Tensor) -> None:
     beyond = float((weights.unsqueeze(1) * (scores.abs() > DEEPEST)).sum(0).max() / weights.sum())
     if beyond > BEYOND:
         raise ValueError(
-            f"{beyond:.0%} of the targets lie more than {DEEPEST:.0f} standard deviations from their predictions, where "
-            "no map of the distribution function reaches. Is the noise of the likelihood far too small, or were the rows "
-            "mixed up?"
+            f"{beyond:.0%} of the targets lie more than {DEEPEST:.0f} standard deviations from their predictions, "
+            "where no map of the distribution function reaches. Is the noise of the likelihood far too small, or were "
+            "the rows mixed up?"
         )
 
 
