@@ -64,9 +64,11 @@ class LinearBelief(Belief):
         return mean.mT, variance.sqrt().mT
 
     def learn(self, contexts: Tensor, arms: Tensor, rewards: Tensor, rng: Stream) -> None:
-        chosen = F.one_hot(arms, self.arms).mT  # (A, K, T)
-        design, y = _design(contexts).unsqueeze(1), rewards.double().unsqueeze(1)
-        self.weights = self.weights.updated(design, y, chosen)
+        for a, (x, chosen, paid) in enumerate(zip(_design(contexts), arms, rewards, strict=True)):
+            for arm in chosen.unique().tolist():
+                mine = chosen == arm
+                after = self.weights.of(a, arm).updated(x[mine], paid[mine])
+                self.weights = self.weights.replaced(after, a, arm)
 
 
 def _design(contexts: Tensor) -> Tensor:
