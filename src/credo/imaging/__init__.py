@@ -1,0 +1,1 @@
+"""The whole way from images to an autoencoder, its pictures and a report."""
