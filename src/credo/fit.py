@@ -105,6 +105,7 @@ def fit(
         taken = Data(data, roles, of_examples, of_positions, standards)
         run = prepare(model, taken, method, streams, _device(device), start, temperature)
         state = method.init(run.target, run.variables, streams.child("state"))
+        state = method.begin_at(state, start) if isinstance(start, Posterior) else state
         settings = {"method": recorded, "seed": seed, "temperature": temperature}
         checkpoints = checkpoints_for(checkpoint, resume, run, settings)
         saved = checkpoints.existing(resume=resume) if checkpoints else None

@@ -46,7 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "uncertainty": METHODS,
     "metrics": BELIEF,
     "diagnostics": LOOP,
-    "decide": CORE | MEASURES,
+    "decide": CORE | MEASURES | {"exact"},
     "generative": CORE,
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},

@@ -1,5 +1,6 @@
 """How the outputs of a network say what may be observed: numbers, counts, classes, gray values."""
 
+from credo.likelihoods.arms import ChosenArm
 from credo.likelihoods.base import ClassLikelihood, Likelihood, NumericLikelihood
 from credo.likelihoods.classes import Bernoulli, Categorical
 from credo.likelihoods.continuous_bernoulli import ContinuousBernoulli
@@ -13,6 +14,7 @@ __all__ = [
     "Bernoulli",
     "BinarizedBernoulli",
     "Categorical",
+    "ChosenArm",
     "ClassLikelihood",
     "ClassesAtPositions",
     "ContinuousBernoulli",

@@ -52,6 +52,7 @@ class Ensemble(Method[StateT]):
     steps = _forwarded("steps")
     prepare = _forwarded("prepare")
     init = _forwarded("init")
+    begin_at = _forwarded("begin_at")
     step = _forwarded("step")
     attempt = _forwarded("attempt")
     finish = _forwarded("finish")
