@@ -67,7 +67,7 @@ FOREIGN: dict[str, set[str]] = {
     "data": BARE | TABLES,
     "evaluation": BARE | TABLES,
     "tabular": BARE | TABLES,
-    "imaging": BARE | TABLES,
+    "imaging": BARE | {"sklearn", "matplotlib", "jinja2"},
     "estimators": BARE | TABLES,
     "reports": BARE | {"matplotlib", "rich", "jinja2"},
     "experiments": BARE | {"matplotlib"},
@@ -191,7 +191,7 @@ def test_importing_credo_loads_nothing_heavy() -> None:
     [
         ["--help"],
         ["--version"],
-        *([command, "--help"] for command in ("fit", "predict", "report", "methods", "data", "demo", "compare")),
+        *([command, "--help"] for command in ("fit", "predict", "report", "methods", "data", "demo", "compare", "vae")),
         ["data", "get", "--help"],
         ["reproduce", "--help"],
         ["complete", ""],

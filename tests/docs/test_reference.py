@@ -28,6 +28,7 @@ ROOMS = (
     "diagnostics",
     "exact",
     "generative",
+    "imaging",
     "decide",
     "tabular",
     "estimators",
