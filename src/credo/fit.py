@@ -73,8 +73,8 @@ def fit(
         weights: how much each example counts, (N,): a weight of two is an example that comes twice; or the key or place
             of the part of the data that says so.
         mask: which positions of the targets were observed, (N, *positions) of yes or no, for a network with outputs at
-            positions; or the key or place of the part of the data that says so, such as "attention_mask". A class of
-            -100, or a NaN, in y says the same.
+            positions; a dict of masks by the name of a head; or the key or place of the part of the data that says so,
+            such as "attention_mask". A class of -100, or a NaN, in y says the same.
         checkpoint: a folder to save the run to as it goes, or a `Checkpoint` with an interval.
         resume: continue the run that the checkpoint folder holds, if there is one.
         progress: True or False; None shows a line where there is a terminal; or a function that takes a `Report`.

@@ -78,8 +78,9 @@ def prepare(
     load, bare = partial(_source, data, method, streams.child("order"), device), model.is_bare
     source = load(model.data_dtype)
     x, y = source.example
-    shape = checked_shape(model, model.network.given().to(device), x)
-    model, choice = model.with_likelihood_for(y, shape)
+    model, given_weights = model.with_heads_for(y), model.network.given().to(device)
+    shape = checked_shape(model, given_weights, x)
+    model, choice = model.with_likelihood_for(y, shape, model.network.trace(given_weights, x).heads)
     outputs = model.likelihood.outputs_of(shape)
     source.check(partial(checked_targets, model.likelihood, outputs), model.likelihood.observed)
     model, changes = method.prepare(model, x)

@@ -18,6 +18,7 @@ from credo.core.inputs import Inputs, leaves_of
 from credo.core.trees import Params, map_tensors, members_of
 from credo.nets.calling import Parameters, arguments
 from credo.nets.dropout import Undropped
+from credo.nets.heads import HeadsRule
 from credo.nets.outputs import OutputRule
 
 Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
@@ -63,7 +64,7 @@ class Forward:
     copied: Collection[str] = ()
     attributes: Sequence[Attribute] = ()  # what else the pass changes in the module, to be put back
     copies_input: bool = False  # whether the pass works in place on its input
-    rule: OutputRule = OutputRule()  # which tensor of what it returns is the output
+    rule: OutputRule | HeadsRule = OutputRule()  # which tensor of what it returns is the output
 
     def __call__(self, tensors: Params, x: Inputs, masks: Sequence[Tensor] = ()) -> Tensor:
         module = thread_copy(self.skeleton)

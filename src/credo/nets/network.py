@@ -17,6 +17,7 @@ from credo.nets.calling import parameters_of, passing_note
 from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, weight_sites
 from credo.nets.forward import Around, Forward, one_by_one, together, undropped, untouched
+from credo.nets.heads import HeadsRule
 from credo.nets.outputs import OutputRule
 from credo.nets.plan import Plan, drawing_plan
 from credo.nets.scaling import InputScaling
@@ -38,7 +39,8 @@ class Network:
 
     def __init__(self, net: Net, dropout: DropoutChange | None = None, scaling: InputScaling | None = None) -> None:
         self._make = None if isinstance(net, nn.Module) else net
-        self.dropout, self.scaling, self.output_rule = dropout, scaling, OutputRule()
+        self.dropout, self.scaling = dropout, scaling
+        self.output_rule: OutputRule | HeadsRule = OutputRule()
         with Stream(0, ("structure",)).borrowed_global():
             self.module = private_copy(made(net))
         self._aliases = aliases(self.module)
@@ -68,14 +70,15 @@ class Network:
         twin = Network(self._make or self.module, dropout=change, scaling=self.scaling)
         return twin.with_outputs(self.output_rule)
 
-    def with_outputs(self, rule: OutputRule) -> Network:
-        """The same network, of which another tensor is the output."""
+    def with_outputs(self, rule: OutputRule | HeadsRule) -> Network:
+        """The same network, of which another tensor is the output, or several are."""
         if rule == self.output_rule:
             return self
         result = copy.copy(self)  # the module and its copies are shared: nobody changes them
         result.output_rule = rule
         result._training, result._evaluating = (replace(f, rule=rule) for f in (self._training, self._evaluating))
-        result._dense = None if callable(rule.path) else self._dense  # a function may change what a tensor is
+        # a function, or several heads, change what a tensor is
+        result._dense = None if callable(rule.path) or isinstance(rule, HeadsRule) else self._dense
         result._traces, result._vectorizes, result._first = Recent[Trace](), Recent[bool](), None
         return result
 

@@ -62,6 +62,7 @@ class Trace:
     # names of those attributes and buffers that decide later passes, and are not part of any state
     remembers: tuple[str, ...]
     picked: tuple[str, ...] = ()  # which tensor of several is the output, in a sentence
+    heads: tuple[tuple[int, ...], ...] = ()  # shapes of the outputs of each head for one example, if there are several
 
     @property
     def drops_in_evaluation(self) -> bool:
@@ -122,6 +123,7 @@ def trace(training: Forward, evaluating: Forward, params: Params, buffers: Param
         attributes=tuple(dict.fromkeys((*two.attributes, *three.attributes, *once.attributes))),
         remembers=tuple(dict.fromkeys((*probe.decisive(training, two), *probe.decisive(evaluating, once)))),
         picked=training.rule.note(two.outputs, once.outputs),
+        heads=training.rule.shapes(two.outputs, once.outputs),
     )
 
 
