@@ -301,7 +301,7 @@ def vae(
 
         credo vae pictures/ --latent 2 --out map
 
-        credo data get mnist && credo vae mnist.npz --likelihood binarized --epochs 20
+        credo vae mnist.npz --likelihood binarized
     """
     _run("vae", **locals())
 
