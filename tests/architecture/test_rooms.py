@@ -20,7 +20,7 @@ SOURCE = Path(credo.__file__).parent
 GROUND = {"core"}
 MODEL = GROUND | {"likelihoods", "priors", "nets"}
 BELIEF = MODEL | {"model", "predictive"}
-METHODS = BELIEF | {"posteriors"}
+METHODS = BELIEF | {"calibration", "posteriors"}
 LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
@@ -37,7 +37,8 @@ ROOMS: dict[str, set[str]] = {
     "nets": GROUND,
     "model": MODEL,
     "predictive": GROUND | {"likelihoods"},
-    "posteriors": BELIEF,
+    "calibration": GROUND | {"likelihoods", "predictive"},
+    "posteriors": BELIEF | {"calibration"},
     "kernels": MODEL,
     "methods": METHODS | {"kernels"},
     "loop": LOOP,
