@@ -29,6 +29,8 @@ IN_FILES = ("mnist", "fashion-mnist", "cifar10", "notmnist", "mushroom")
 UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power-plant", "protein", "wine-quality-red", "yacht")
 DATA_SETS = (*IN_SCIKIT_LEARN, *GENERATED, *IN_FILES, *(f"uci-{name}" for name in UCI))
 """Data sets of `credo data`."""
+PIXEL_LIKELIHOODS = ("auto", "bernoulli", "binarized", "continuous-bernoulli", "cross-entropy", "gaussian")
+"""Likelihoods of `credo vae`."""
 STDOUT = Path("-")
 """What a user writes for the standard output."""
 
@@ -275,6 +277,47 @@ def reproduce(
     _run("reproduce", **locals())
 
 
+def vae(
+    images: Annotated[Path, typer.Argument(help="An npz or npy file, or a folder of pictures of one size.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run.")] = Path("vae-run"),
+    latent: Annotated[int, typer.Option(min=1, help="Latent dimensions; 2 gives a map of the images.")] = 20,
+    likelihood: Annotated[
+        str,
+        typer.Option(help=f"Of pixels: {', '.join(PIXEL_LIKELIHOODS)}.", autocompletion=lambda: [*PIXEL_LIKELIHOODS]),
+    ] = "auto",
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="<int>", help="Passes over the images.", show_default="about 10,000 steps"),
+    ] = None,
+    test: Annotated[
+        float, typer.Option(help="Part of the images that is held out, where the file does not say which.")
+    ] = 0.1,
+    seed: Seed = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
+    json_wanted: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a variational autoencoder of images, with a report.
+
+    Of an npz file, x holds the images and y, if there is one, their classes, which color the pictures and are not
+    learned from; x_test and y_test are held out. In a folder, pictures of a class may lie in a folder of their own.
+    The report shows reconstructions, new images, the latent space and what each of its dimensions carries. Ctrl-C
+    loses nothing: the same command with --resume continues where it stopped, to the same numbers.
+
+    Exit code: 0 done, 1 it could not be done, 2 something in the command or the images must change, 130 interrupted.
+
+    Examples:
+
+        credo vae images.npz
+
+        credo vae pictures/ --latent 2 --out map
+
+        credo vae mnist.npz --likelihood binarized
+    """
+    _run("vae", **locals())
+
+
 def data() -> None:
     """Data sets by name: list them, or write one to a file.
 
@@ -307,7 +350,7 @@ def data_get(
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    command.__name__: command for command in (fit, predict, report, methods, data, demo, compare, reproduce)
+    command.__name__: command for command in (fit, predict, report, methods, vae, data, demo, compare, reproduce)
 }
 """Every command, in the order of the help."""
 SUBCOMMANDS: dict[str, Callable[..., None]] = {"list": data_list, "get": data_get}
