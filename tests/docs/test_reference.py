@@ -29,6 +29,7 @@ ROOMS = (
     "diagnostics",
     "exact",
     "generative",
+    "imaging",
     "decide",
     "tabular",
     "estimators",
