@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +17,9 @@ from credo.core.rng import Stream
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, map_tensors, members_of
 from credo.nets.calling import parameters_of, passing_note
 from credo.nets.dense import DenseStack, dense_stack
-from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, weight_sites
+from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, Undropped, weight_sites
 from credo.nets.forward import Around, Forward, one_by_one, together, undropped, untouched
+from credo.nets.layer import LayerUse
 from credo.nets.outputs import OutputRule
 from credo.nets.plan import Plan, drawing_plan
 from credo.nets.scaling import InputScaling
@@ -54,6 +57,7 @@ class Network:
         self._evaluating = Forward(skeleton(self.module, inserted).eval(), self._aliases, parameters)
         self._traces, self._vectorizes = Recent[Trace](), Recent[bool]()
         self._first: Trace | None = None
+        self.layer_uses: tuple[LayerUse, ...] = ()
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
         self.layout: Layout = {
             name: ParameterInfo(tuple(p.shape), fan_in(self.module, name))
@@ -84,6 +88,12 @@ class Network:
         twin = copy.copy(self)
         twin.scaling, twin._first = scaling, None
         twin._traces, twin._vectorizes = Recent[Trace](), Recent[bool]()
+        return twin
+
+    def with_layer_uses(self, uses: tuple[LayerUse, ...]) -> Network:
+        """The same network, of which it is known what its layers do with some parameters."""
+        twin = copy.copy(self)
+        twin.layer_uses = uses
         return twin
 
     @cached_property
@@ -226,6 +236,22 @@ class Network:
         forward = _adapted(self._evaluating, seen, around, seen.written)
         stack = self._stack(x, seen, x_per_member=x_per_member)
         return self._run(forward, stack, variables, self.scaled(x), (), plan, x_per_member=x_per_member)
+
+    def inside(
+        self, variables: Variables, x: Inputs, context: Callable[[Params], AbstractContextManager[Any]]
+    ) -> Tensor:
+        """Deterministic outputs (B, ...) of one member, computed in a context that is made from its tensors."""
+        seen = self.trace(variables, x)
+
+        @contextmanager
+        def around(params: Params, masks: Sequence[Tensor]) -> Iterator[None]:
+            with Undropped() if seen.drops_in_evaluation else nullcontext(), context(params):
+                yield
+
+        forward = _adapted(self._evaluating, seen, around, seen.written)
+        tensors = {**{name: variables.params[name] for name in self.layout}, **variables.buffers}
+        with untouched(x):
+            return forward({name: t.squeeze(0) for name, t in tensors.items()}, self.scaled(x))
 
     def train(
         self,

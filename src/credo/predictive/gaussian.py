@@ -35,12 +35,13 @@ class OutputNormal:
     """Outputs that are normal, f(x_b) ~ N(mean_b, covariance_b), or an equal mixture of M such normals."""
 
     mean: Tensor  # (M, B, E)
-    covariance: Tensor  # (M, B, E, E)
+    covariance: Tensor  # (M, B, E, E); or (M, B, E), the variances alone, where nothing else is asked for
 
     @property
     def variance(self) -> Tensor:
         """Of each output, (M, B, E)."""
-        return self.covariance.diagonal(dim1=-2, dim2=-1)
+        alone = self.covariance.ndim == self.mean.ndim
+        return self.covariance if alone else self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def sample(self, count: int, stream: Stream) -> Tensor:
         """`count` draws for each member, (count, M, B, E); examples are independent of each other."""
