@@ -110,7 +110,6 @@ def rows(model: credo.Model, variables: Variables, x: Tensor, names: Iterable[st
     """Derivatives of each output of each example by the parameters, (B, E, P), one number after the other."""
     names = list(names)
     leaves = {name: variables.params[name].clone().requires_grad_() for name in names}
-    many = {"retain_graph": True, "materialize_grads": True}
     whole = Variables({**variables.params, **leaves}, variables.buffers)
     found = []
     for b in range(len(x)):

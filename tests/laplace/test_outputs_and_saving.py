@@ -67,7 +67,7 @@ def test_a_class_at_each_pixel_with_a_mask() -> None:
 
 
 def test_many_positions_are_drawn_with_random_signs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The average over seeds is the sum over positions: within five standard errors (a family-wise error below 1e-4)."""
+    """The average over seeds is the sum over positions: within five standard errors (family-wise below 1e-4)."""
     _, truth = of_pixels(structure="dense")
     monkeypatch.setattr(curvature, "COLUMNS", 0)
     x, y = inputs(3, 1, 3, 3), torch.randint(0, 2, (3, 3, 3), generator=torch.Generator().manual_seed(0))
@@ -134,7 +134,8 @@ def test_saved_and_read_in_another_process(tmp_path) -> None:
     code = f"""
 import torch, credo
 posterior, x = credo.load({str(folder)!r}), torch.load({str(folder / "x.pt")!r})
-torch.save((posterior.predict(x).probs, posterior.evidence, posterior.predict(x, draws=3).draws), {str(folder / "y.pt")!r})
+found = posterior.predict(x).probs, posterior.evidence, posterior.predict(x, draws=3).draws
+torch.save(found, {str(folder / "y.pt")!r})
 """
     subprocess.run([sys.executable, "-c", code], check=True)
     probs, evidence, draws = torch.load(folder / "y.pt")
@@ -177,7 +178,7 @@ def test_refusals_of_networks() -> None:
         classify(Times(), inputs(6, 2).float())
     assert classify(Times(), inputs(6, 2).float(), subset="last").blocks[0].layout.names == ("head.weight", "head.bias")
     assert classify(Times(), inputs(6, 2).float(), subset="head.w*").blocks[0].layout.names == ("head.weight",)
-    with pytest.raises(ValueError, match="'token.weight' mixes examples, or has them along another axis"):
+    with pytest.raises(ValueError, match=r"'token.weight' mixes examples, or has them along another axis"):
         classify(TimeFirst(), inputs(6, 3, 2).float())
     batch = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, track_running_stats=False), nn.Linear(3, 2))
     with pytest.raises(ValueError, match=r"'0.weight' mixes examples.*batch norm keep"):
