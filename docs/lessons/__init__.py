@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lessons import beliefs, distributions
+from lessons import beliefs, distributions, networks, variational
 
 ASSETS = Path(__file__).parents[1] / "assets" / "course"
 
@@ -17,6 +17,11 @@ FIGURES: dict[str, Callable[[Path], None]] = {
     "three-ways": distributions.three_ways,
     "coin": beliefs.coin_by_toss,
     "line": beliefs.line_by_point,
+    "two-valued": networks.two_valued,
+    "criteria": networks.criteria,
+    "divergence": variational.divergence,
+    "family": variational.family,
+    "elbo": variational.elbo,
 }
 """What draws a figure, by the name of its file."""
 

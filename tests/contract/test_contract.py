@@ -38,6 +38,12 @@ def one_feature() -> tuple[credo.Model, Tensor, Tensor]:
 
 
 @problem
+def a_bare_network_and_data_in_their_own_units() -> tuple[credo.Model, Tensor, Tensor]:
+    x = inputs(20, 2)
+    return credo.Model(nets.MLP(2, 1, (8,))), 5.0 + x, 7.0 + 3.0 * x[:, 0]
+
+
+@problem
 def two_outputs_with_learned_noise() -> tuple[credo.Model, Tensor, Tensor]:
     x = inputs(20, 3)
     model = credo.Model(nets.MLP(3, 2, (8,)), likelihoods.LearnedGaussian(), priors.StudentT())
@@ -167,7 +173,7 @@ def test_the_caller_is_untouched(method: Method, problem: Callable) -> None:
     generator = torch.get_rng_state()
     x_before, y_before = x.clone(), y.clone()
 
-    posterior = fit(credo.Model(net, given.likelihood, given.prior), x, y, method)
+    posterior = fit(credo.Model(net, given.given_likelihood, given.given_prior), x, y, method)
     posterior.predict(x, draws=3).sample(2)
 
     assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())

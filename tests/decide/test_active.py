@@ -12,7 +12,7 @@ from torch import Tensor
 
 import credo
 from credo import nets
-from credo.decide import ActiveLearner, Questions, answered
+from credo.decide import ActiveLearner, Questions, simulate
 
 X = torch.cat([credo.Stream(0).normal(60, 2) - 1.5, credo.Stream(1).normal(60, 2) + 1.5])
 Y = (torch.arange(120) >= 60).long()
@@ -26,8 +26,7 @@ def learner(**options: Any) -> ActiveLearner:
 
 def told(rounds: int = 2, **options: Any) -> ActiveLearner:
     active = learner(**options)
-    answered(active, Y, START, 3, rounds)
-    return active
+    return simulate(active, Y, START, 3, rounds)
 
 
 def predictions(active: ActiveLearner) -> Tensor:
@@ -84,7 +83,7 @@ def test_numbers_and_candidates() -> None:
     active = ActiveLearner(
         nets.MLP(2, 1, (8,)), X, credo.DeepEnsemble(members=3, epochs=10), Questions("batchbald", candidates=20)
     )
-    answered(active, X[:, 0].sin(), START, 4, 2)
+    simulate(active, X[:, 0].sin(), START, 4, 2)
     assert len(active.labeled) == 12
     first, again = active.ask(30), active.ask(30)
     assert first == again
@@ -132,7 +131,7 @@ def test_a_mistake_loses_nothing(tmp_path: Path) -> None:
 
 def test_another_session_in_the_folder_is_refused(tmp_path: Path) -> None:
     told(0, folder=tmp_path)
-    with pytest.raises(credo.StorageError, match="with seed 0, and this one has 1"):
+    with pytest.raises(credo.StorageError, match="a seed of 0, and this one has 1"):
         learner(folder=tmp_path, seed=1)
     session = json.loads((tmp_path / "session.json").read_text())
     session["rounds"][0]["rows"][0] = 10_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,14 @@ def best_log_prob(x: Tensor) -> float:
     return float(-0.5 * (len(values) * math.log(2 * math.pi) + log_det + len(values)))
 
 
+def linear_method(**numbers: Any) -> AutoEncodingBayes:
+    return AutoEncodingBayes(batch_size=None, learning_rate=0.02, schedule=credo.Cosine(), **numbers)
+
+
 @pytest.fixture(scope="module")
 def linear() -> generative.FittedVAE:
     vae = VAE(latent=LATENT, hidden=(), likelihood=likelihoods.SharedGaussian())
-    method = AutoEncodingBayes(epochs=1500, batch_size=None, learning_rate=0.02, samples=8, schedule=credo.Cosine())
-    return generative.fit(vae, linear_data(), method)
+    return generative.fit(vae, linear_data(), linear_method(epochs=1500, samples=8))
 
 
 def test_a_linear_model_reaches_the_exact_evidence_of_probabilistic_pca(linear: generative.FittedVAE) -> None:
@@ -58,7 +62,13 @@ def test_a_linear_model_reaches_the_exact_evidence_of_probabilistic_pca(linear: 
     best = best_log_prob(x)
     bound = float(linear.bounds(x, samples=200).elbo.mean())
     assert abs(bound - best) < 0.02
-    assert bound - 0.3 < best - 0.02, "a bound without a third of a nat would be noticed"
+
+
+@pytest.mark.parametrize("twin", [{"beta": 2.0}, {"samples": 8, "beta": 0.0}], ids=["KL twice", "no KL"])
+def test_a_bound_with_another_kl_does_not_reach_it(twin: dict[str, Any]) -> None:
+    vae = VAE(latent=LATENT, hidden=(), likelihood=likelihoods.SharedGaussian())
+    fitted = generative.fit(vae, linear_data(), linear_method(epochs=300, **twin))
+    assert float(fitted.bounds(linear_data(), samples=200).elbo.mean()) < best_log_prob(linear_data()) - 0.1
 
 
 def test_log_prob_is_the_evidence_of_the_linear_decoder(linear: generative.FittedVAE) -> None:
@@ -86,15 +96,26 @@ def wrong_encoder() -> tuple[generative.FittedVAE, Tensor]:
     return generative.FittedVAE(posterior), exact_log_prob(x, layer.weight.detach(), layer.bias.detach(), 1.0)
 
 
+def rises_and_stays_below(means: list[float], exact: float) -> bool:
+    """What the means of a bound with 1, 5, 50 and 500 draws must do, and come near in the end."""
+    rising = all(a + 0.1 < b for a, b in itertools.pairwise(means))
+    return rising and means[-1] < exact and exact - means[-1] < 0.5 * (exact - means[0])
+
+
 def test_the_importance_weighted_bound_rises_with_the_draws_and_stays_below_the_evidence() -> None:
-    fitted, exact = wrong_encoder()
-    x = linear_data(50)
-    means = [float(torch.stack([fitted.log_prob(x, k, seed) for seed in range(20)]).mean()) for k in (1, 5, 50, 500)]
-    assert all(a < b for a, b in itertools.pairwise(means))
-    assert means[-1] < float(exact.mean())
-    assert float(exact.mean()) - means[-1] < 0.5 * (float(exact.mean()) - means[0])
-    elbo_mean = float(torch.stack([fitted.bounds(x, 1, seed).elbo for seed in range(200)]).mean())
-    assert abs(elbo_mean - means[0]) < 0.1 * abs(means[0] - float(exact.mean())) + 0.2
+    """Of 20 repetitions on 50 rows the standard error of a mean is some 0.05 nats, and the steps are above 0.5."""
+    fitted, each = wrong_encoder()
+    x, exact, draws = linear_data(50), float(each.mean()), (1, 5, 50, 500)
+    assert rises_and_stays_below([mean_over_seeds(lambda s, k=k: fitted.log_prob(x, k, s)) for k in draws], exact)
+    elbos = [mean_over_seeds(lambda s, k=k: fitted.bounds(x, k, s).elbo) for k in draws]
+    assert not rises_and_stays_below(elbos, exact), "the mean of logs, in place of the log of the mean"
+    sums = [mean_over_seeds(lambda s, k=k: fitted.log_prob(x, k, s) + math.log(k)) for k in draws]
+    assert not rises_and_stays_below(sums, exact), "the sum of the weights, in place of their mean"
+    assert abs(elbos[0] - mean_over_seeds(lambda s: fitted.log_prob(x, 1, s))) < 0.5, "one draw: two estimates of one"
+
+
+def mean_over_seeds(estimate: Callable[[int], Tensor], seeds: int = 20) -> float:
+    return float(torch.stack([estimate(seed) for seed in range(seeds)]).mean())
 
 
 def test_kl_against_torch() -> None:
@@ -222,55 +243,11 @@ def test_a_run_that_was_stopped_resumes_to_the_same_bits(tmp_path: Path) -> None
 
 def test_large_data_are_taken_in_parts_and_give_the_same_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = generative.fit(VAE(latent=2, hidden=(8,)), images(), few())
-    whole = fitted.reconstruct(images())
-    exact = fitted.log_prob(images(), 20_000)
-    monkeypatch.setattr("credo.generative.vae.ENTRIES", 16 * 7)
+    whole, exact = fitted.reconstruct(images()), fitted.log_prob(images(8), 20_000)
+    monkeypatch.setattr("credo.generative.fitted.ENTRIES", 16 * 7)
     torch.testing.assert_close(fitted.reconstruct(images()), whole)
-    torch.testing.assert_close(fitted.log_prob(images(), 3000), exact, atol=0.2, rtol=0)
-
-
-def test_dimensions_that_carry_nothing_are_named() -> None:
-    fitted = generative.fit(VAE(latent=2, hidden=(8,)), images(), few(epochs=60, beta=200.0))
-    assert not fitted.active(images()).any()
-    assert any("carry no information" in note for note in fitted.notes)
-
-
-def test_validation_joins_the_history() -> None:
-    fitted = generative.fit(VAE(latent=2, hidden=(8,)), images(), few(), validation=images(8))
-    assert any(name.startswith("validation") for name in fitted.history[-1])
-
-
-MISTAKES = {
-    "bytes": (lambda: generative.fit(VAE(), torch.full((3, 4), 200, dtype=torch.uint8)), "divide bytes by 255"),
-    "nan": (lambda: generative.fit(VAE(), torch.full((3, 4), math.nan)), "NaN"),
-    "no latent": (lambda: VAE(latent=0), "latent"),
-    "outside": (
-        lambda: generative.fit(VAE(likelihood=likelihoods.Bernoulli()), torch.full((3, 4), 0.5)),
-        "other than 0 and 1",
-    ),
-    "encoder": (lambda: generative.fit(VAE(latent=3, encoder=nn.Linear(4, 5)), torch.zeros(3, 4)), "encoder gives 5"),
-    "decoder": (lambda: generative.fit(VAE(latent=3, decoder=nn.Linear(3, 5)), torch.zeros(3, 4)), "decoder gives 5"),
-    "sizes": (lambda: generative.fit(VAE(latent=3, encoder=nn.Linear(9, 6)), torch.zeros(3, 4)), "do not take x"),
-    "weighed iwae": (lambda: AutoEncodingBayes(bound="iwae", beta=2.0), "no KL to weigh"),
-    "one row": (lambda: generative.fit(VAE(), torch.zeros(4)), "one row per example"),
-    "no vae": (lambda: generative.fit(nn.Linear(1, 1), torch.zeros(3, 4)), "VAE"),
-}
-
-
-@pytest.mark.parametrize(("mistake", "answer"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_answered_in_a_sentence(mistake: Any, answer: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=answer):
-        mistake()
-
-
-def test_other_shapes_are_refused_afterwards() -> None:
-    fitted = generative.fit(VAE(latent=2, hidden=(8,)), images(), few())
-    with pytest.raises(ValueError, match=r"examples of shape \(5, 5\)"):
-        fitted.encode(torch.zeros(2, 5, 5))
-    with pytest.raises(ValueError, match="2 numbers per row"):
-        fitted.decode(torch.zeros(2, 3))
-    with pytest.raises(TypeError, match="none of a variational autoencoder"):
-        generative.FittedVAE(credo.fit(nn.Linear(1, 1), (torch.zeros(3, 1), torch.zeros(3, 1)), credo.MAP(epochs=1)))
+    # 700 draws from a q that is not the posterior: a fifth of a nat is some ten standard errors
+    torch.testing.assert_close(fitted.log_prob(images(8), 700), exact, atol=0.2, rtol=0)
 
 
 def test_members_train_as_they_would_alone() -> None:

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import credo
-from credo import likelihoods, nets
+from credo import generative, likelihoods, nets
 from credo.core import storage
 
 N = 40
@@ -43,13 +43,15 @@ RUNS: dict[str, tuple[credo.Model, credo.Method]] = {
     "ensemble": (credo.Model(nets.MLP(2, 1, (6,)), NOISE), credo.DeepEnsemble(members=3, **LENGTH)),
     "dropout": (credo.Model(nets.MLP(2, 1, (6,)), NOISE), credo.MCDropout(rate=0.2, **LENGTH)),
     "variational": (credo.Model(nets.MLP(2, 1, (6,)), NOISE), credo.BayesByBackprop(**LENGTH)),
+    "autoencoder": (credo.Model(nets.Autoencoder((2,), 1, hidden=(4,)), NOISE), generative.AutoEncodingBayes(**LENGTH)),
     "batch norm": (credo.Model(normed(), NOISE), credo.DeepEnsemble(members=2, **LENGTH)),
 }
 
 
 def fit(name: str, **around: Any) -> credo.Posterior:
     model, method = RUNS[name]
-    return credo.fit(model, table(), method, seed=7, progress=False, **around)
+    x, y = table()
+    return credo.fit(model, (x, x if name == "autoencoder" else y), method, seed=7, progress=False, **around)
 
 
 def child(task: Callable[[], object]) -> int:

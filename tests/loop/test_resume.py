@@ -38,7 +38,7 @@ def assert_same_run(first: credo.Posterior, second: credo.Posterior) -> None:
 
 
 @forks
-@pytest.mark.parametrize("run", ["map", "ensemble", "dropout", "variational", "batch norm"])
+@pytest.mark.parametrize("run", ["map", "ensemble", "dropout", "variational", "autoencoder", "batch norm"])
 def test_killed_again_and_again_a_run_ends_in_the_same_bits(run: str, folder: Path, script: Script) -> None:
     report = script("killing.py", run, str(folder))
     assert report["finished"] == 0

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
 from torch import Tensor
 
-from credo.core.checks import whole_number
+from credo.core.checks import one_of, whole_number
 from credo.core.rng import Stream
-from credo.predictive import ClassPredictive, Predictive
+from credo.predictive import ClassMixture, ClassPredictive, GaussianPredictive, NumericMixture, Predictive
 from credo.uncertainty import entropy, maximum_probability, mutual_information, variation_ratio
 
 CONFIGURATIONS = 10_000
 """Joint labels of a batch that are enumerated, or drawn where there are more."""
 ENTRIES = 2**18
 """Entries of a joint distribution that are held at a time."""
+NO_NOISE = 1e-50
+"""The smallest standard deviation of noise, so that targets without any are worth much and not infinitely much."""
 
 
 class Acquisition(StrEnum):
@@ -50,42 +53,58 @@ def acquire(
         configurations: joint labels that BatchBALD enumerates, or draws.
     """
     count = min(whole_number("count", count), len(prediction))
-    if acquisition not in list(Acquisition):
-        raise ValueError(f"acquisition must be one of {', '.join(Acquisition)}, got {acquisition!r}")
-    chosen, stream = Acquisition(acquisition), Stream(seed, ("acquire",))
+    chosen, stream = one_of("acquisition", acquisition, Acquisition), Stream(seed, ("acquire",))
     if chosen is Acquisition.RANDOM:
         return stream.permutation(len(prediction))[:count]
-    if chosen is Acquisition.BATCH_BALD:
-        if isinstance(prediction, ClassPredictive):
-            return batch_bald(prediction, count, stream, configurations)
+    if chosen is not Acquisition.BATCH_BALD:
+        return acquisition_scores(prediction, chosen).topk(count).indices.cpu()
+    if isinstance(prediction, ClassMixture):
+        return batch_bald(prediction, count, stream, configurations)
+    if isinstance(prediction, NumericMixture):
         return batch_information(prediction, count)
-    return acquisition_scores(prediction, chosen).topk(count).indices.cpu()
+    raise TypeError(
+        f"BatchBALD asks how predictions move together from draw to draw, and {type(prediction).__name__} knows each "
+        "input on its own: predict by drawn functions"
+    )
 
 
 def acquisition_scores(prediction: Predictive, acquisition: Acquisition | str = Acquisition.BALD) -> Tensor:
-    """What each input of the pool is worth on its own, (B,)."""
-    chosen = Acquisition(acquisition)
+    """What each input of the pool is worth on its own, (B,); positions of an input, such as its pixels, add up."""
+    chosen, rows = one_of("acquisition", acquisition, Acquisition), prediction.rows()
+    scores = _scores(rows, chosen)
+    if bool(scores.isnan().any()):
+        row = int(scores.isnan().nonzero()[0, 0]) * len(prediction) // len(rows)
+        raise ValueError(f"the prediction of input {row} is not a number: has the network diverged?")
+    return scores if rows is prediction else scores.view(len(prediction), -1).sum(1)
+
+
+def _scores(prediction: Predictive, chosen: Acquisition) -> Tensor:
     if chosen is Acquisition.MEAN_STDDEV:
         return prediction.epistemic.double().sqrt().mean(-1)
     if chosen is Acquisition.ENTROPY:
         return entropy(prediction)
     if chosen is Acquisition.BALD:
         return mutual_information(prediction) if isinstance(prediction, ClassPredictive) else information(prediction)
+    if chosen not in (Acquisition.VARIATION_RATIO, Acquisition.MAXIMUM_PROBABILITY):
+        raise ValueError(f"{chosen} is no score of single inputs: use acquire()")
     if not isinstance(prediction, ClassPredictive):
         raise TypeError(f"{chosen} is a measure of classes, and the prediction is one of numbers: take 'bald'")
-    if chosen is Acquisition.VARIATION_RATIO:
-        return variation_ratio(prediction)
-    if chosen is Acquisition.MAXIMUM_PROBABILITY:
-        return maximum_probability(prediction)
-    raise ValueError(f"{chosen} is no score of single inputs: use acquire()")
+    return (variation_ratio if chosen is Acquisition.VARIATION_RATIO else maximum_probability)(prediction)
 
 
 def information(prediction: Predictive) -> Tensor:
-    """1/2 log(1 + epistemic / aleatoric) summed over the targets, (B,): what a number tells about the weights, in nats.
+    """What the targets of each input tell about the weights, in nats, (B,).
 
-    Exact where expectations over the draws and noise are normal.
+    I(y; w) = 1/2 log det(I + N^-1/2 C N^-1/2),   for one target 1/2 log(1 + epistemic / aleatoric)
+
+    with C the covariance of the D expectations over the draws and N the noise: exact where both are normal.
     """
-    return 0.5 * torch.log1p(prediction.epistemic.double() / prediction.aleatoric.double()).sum(-1)
+    noise, rows = _noise(prediction), _signal(prediction)
+    covariance = rows @ rows.mT  # (B, D, D)
+    if isinstance(prediction, GaussianPredictive):
+        within = prediction.average(prediction.outputs.covariance).double()
+        covariance = covariance + within / noise.unsqueeze(1) / noise.unsqueeze(2)
+    return _half_log_det(covariance)
 
 
 def batch_information(prediction: Predictive, count: int) -> Tensor:
@@ -93,27 +112,49 @@ def batch_information(prediction: Predictive, count: int) -> Tensor:
 
     I(y_1 .. y_b; w) = 1/2 log det(I + N^-1/2 C N^-1/2)
 
-    with C the covariance over the draws of the expectations and N the noise: exact for normals of one target. Several
-    targets of an input are taken one after the other, as if they were inputs of their own.
+    with C the covariance over the draws of the expectations of all targets and N the noise: exact for normals.
     """
-    means = prediction.likelihood.mean(prediction.draws, prediction.params).double()  # (S, B, D)
-    centered = means - prediction.average(means)
-    noise = prediction.aleatoric.double().sqrt()
-    # rows whose products are entries of N^-1/2 C N^-1/2
-    rows = (centered / noise * prediction.weights.double().sqrt().view(-1, 1, 1)).permute(1, 2, 0)  # (B, D, S)
+    if prediction.likelihood.event_axes > 1:
+        raise ValueError("batches are chosen among inputs with one row of targets each, not a target at each position")
+    rows = _signal(prediction)
+    if bool(rows.isnan().any()):
+        raise ValueError(
+            f"the prediction of input {int(rows.isnan().nonzero()[0, 0])} is not a number: it has diverged"
+        )
     left = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     chosen: list[int] = []
     for _ in range(count):
-        gain = 0.5 * torch.log1p(rows.square().sum(-1)).sum(-1)
+        gain = _half_log_det(rows @ rows.mT)
         best = int(torch.where(left, gain, -torch.inf).argmax())
         chosen.append(best)
         left[best] = False
-        for row in rows[best].clone():
+        for target in range(rows.shape[1]):
             # what is left of all rows once this target is known: a step of conditioning a normal
-            size = 1.0 + row.square().sum()
-            factor = (1.0 - size.rsqrt()) / row.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
+            row = rows[best, target].clone()
+            square = row.square().sum()
+            factor = (1.0 - (1.0 + square).rsqrt()) / square.clamp_min(torch.finfo(torch.float64).tiny)
             rows = rows - factor * (rows @ row).unsqueeze(-1) * row
     return torch.tensor(chosen)
+
+
+def _noise(prediction: Predictive) -> Tensor:
+    """Standard deviations of the noise, (B, D)."""
+    return prediction.aleatoric.double().sqrt().clamp_min(NO_NOISE)
+
+
+def _signal(prediction: Predictive) -> Tensor:
+    """Rows whose products are the entries of N^-1/2 C N^-1/2, (B, D, S)."""
+    means = prediction.likelihood.mean(prediction.draws, prediction.params).double()  # (S, B, D)
+    apart = means - means[0]  # a large offset of all draws does not eat the digits of the differences
+    centered = (apart - prediction.average(apart)) / _noise(prediction)
+    return (centered * prediction.weights.double().sqrt().view(-1, 1, 1)).permute(1, 2, 0)
+
+
+def _half_log_det(covariance: Tensor) -> Tensor:
+    """1/2 log det(I + C) of each, (B, D, D) to (B,)."""
+    if covariance.shape[-1] == 1:
+        return 0.5 * covariance[:, 0, 0].log1p()
+    return 0.5 * torch.linalg.eigvalsh(covariance).clamp_min(0.0).log1p().sum(-1)
 
 
 def batch_bald(prediction: ClassPredictive, count: int, stream: Stream, configurations: int = CONFIGURATIONS) -> Tensor:
@@ -121,83 +162,83 @@ def batch_bald(prediction: ClassPredictive, count: int, stream: Stream, configur
 
     I(y_1 .. y_b; w) = H(y_1 .. y_b) - sum_i E_s[H(y_i | w_s)]
 
-    The joint distribution is a sum over the draws, exact while there are no more than `configurations` joint labels;
-    beyond that as many are drawn from it.
+    By the chain rule each further input adds I(y; w | labels so far) = E[H(y | labels so far)] - E_s[H(y | w_s)], and
+    the first term is a sum over joint labels: exact while there are no more than `configurations` of them; beyond that
+    as many are drawn from their distribution.
 
     Reference: A. Kirsch, J. van Amersfoort, Y. Gal, "BatchBALD: efficient and diverse batch acquisition for deep
         Bayesian active learning", 2019, https://arxiv.org/abs/1906.08158
     """
-    if not prediction.likelihood.exclusive:
-        raise ValueError("BatchBALD needs one of K classes for each input, and these are separate yes-or-no targets")
+    if not prediction.likelihood.exclusive or prediction.likelihood.event_axes > 1:
+        raise ValueError(
+            "BatchBALD needs one of K classes for each input: take 'bald' where inputs have several labels"
+        )
     probs = prediction.likelihood.mean(prediction.draws, prediction.params)  # (S, B, K)
-    weights, alone = prediction.weights.to(probs), prediction.expected_entropy.double()
-    joint = JointLabels.of_none(weights)
+    probs = probs if probs.dtype is torch.float64 else probs.float()
+    if bool(probs.isnan().any()):
+        raise ValueError(
+            f"the prediction of input {int(probs.isnan().nonzero()[0, 1])} is not a number: it has diverged"
+        )
+    alone = prediction.expected_entropy.double()
+    joint = JointLabels.of_none(prediction.weights.to(probs))
     left = torch.ones(len(prediction), dtype=torch.bool, device=probs.device)
     chosen: list[int] = []
-    spent = torch.zeros((), dtype=torch.float64, device=probs.device)
     for step in range(count):
-        gain = joint.entropy_with(probs) - spent - alone
+        gain = joint.entropy_of(probs) - alone
         best = int(torch.where(left, gain, -torch.inf).argmax())
         chosen.append(best)
         left[best] = False
-        spent = spent + alone[best]
         if step + 1 < count:
             joint = joint.extended(probs[:, best], configurations, stream.child(step))
     return torch.tensor(chosen)
 
 
+@dataclass(frozen=True, eq=False)
 class JointLabels:
-    """The labels of some inputs together, given each draw.
+    """What the labels of some inputs may be together, and what is believed about the draws after each.
 
     Attributes:
-        given_draw: p(labels | draw) of C joint labels, (C, S).
-        share: how much each joint label counts in a sum over all, (C,): 1 where all are listed; for labels that were
-            drawn, 1 / (C p(labels)).
-        weights: of the draws, (S,).
+        mass: how much each of C joint labels counts in an expectation, (C,): p(labels) where all are listed, 1/C for
+            labels that were drawn.
+        posterior: p(draw | labels), (C, S).
         listed: whether all joint labels are there.
     """
 
-    def __init__(self, given_draw: Tensor, share: Tensor, weights: Tensor, *, listed: bool) -> None:
-        self.given_draw, self.share, self.weights, self.listed = given_draw, share, weights, listed
+    mass: Tensor
+    posterior: Tensor
+    listed: bool
 
     @staticmethod
     def of_none(weights: Tensor) -> JointLabels:
-        """Of no input: one joint label, which is certain."""
-        one = weights.new_ones(1, len(weights))
-        return JointLabels(one, weights.new_ones(1), weights, listed=True)
+        """Of no input: one joint label, which is certain, and the weights of the draws, (S,)."""
+        return JointLabels(weights.new_ones(1), weights.unsqueeze(0), listed=True)
 
-    def entropy_with(self, probs: Tensor) -> Tensor:
-        """Entropy of these labels and that of each further input in nats, (B,), of probabilities (S, B, K)."""
+    def entropy_of(self, probs: Tensor) -> Tensor:
+        """E[H(y | labels)] of each further input in nats, (B,), of its probabilities given each draw, (S, B, K)."""
         draws, _, classes = probs.shape
-        weighted = self.given_draw * self.weights  # (C, S)
-        size = max(16, ENTRIES // (len(weighted) * classes))
+        size = max(16, ENTRIES // (len(self.mass) * classes))
         parts = []
         for part in torch.split(probs, size, dim=1):
-            joint = weighted @ part.reshape(draws, -1)  # (C, b K)
-            surprise = joint.clamp_min(torch.finfo(joint.dtype).tiny).log_().mul_(joint)
-            parts.append(-(self.share @ surprise).double().view(part.shape[1], classes).sum(1))
+            given = self.posterior @ part.reshape(draws, -1)  # p(y | labels), (C, b K)
+            surprise = given.clamp_min(torch.finfo(given.dtype).tiny).log_().mul_(given)
+            parts.append(-(self.mass @ surprise).double().view(part.shape[1], classes).sum(1))
         return torch.cat(parts)
 
     def extended(self, probs: Tensor, configurations: int, stream: Stream) -> JointLabels:
         """With one more input, of which the probabilities are (S, K)."""
-        classes = probs.shape[1]
-        if self.listed and len(self.given_draw) * classes <= configurations:
-            joint = (self.given_draw.unsqueeze(1) * probs.T).flatten(0, 1)  # (C K, S)
-            return JointLabels(joint, joint.new_ones(len(joint)), self.weights, listed=True)
-        return self._drawn(probs, configurations, stream)
-
-    def _drawn(self, probs: Tensor, configurations: int, stream: Stream) -> JointLabels:
-        """Joint labels drawn from their distribution, in the place of all of them."""
-        generator = stream.generator(probs.device)
+        if self.listed and len(self.mass) * probs.shape[1] <= configurations:
+            mass = self.mass.unsqueeze(1) * (self.posterior @ probs)  # (C, K)
+            joint = (self.posterior.unsqueeze(1) * probs.T).flatten(0, 1)  # (C K, S)
+            return JointLabels(mass.flatten(), _normalized(joint), listed=True)
+        generator, rows = stream.generator(probs.device), torch.arange(len(self.mass), device=probs.device)
         if self.listed:
-            mass = self.given_draw @ self.weights
-            rows = torch.multinomial(mass, configurations, replacement=True, generator=generator)
-        else:
-            rows = torch.arange(len(self.given_draw), device=probs.device)
-        before = self.given_draw[rows]
-        posterior = before * self.weights
-        next_label = (posterior / posterior.sum(1, keepdim=True)) @ probs  # p(y | labels before), (C, K)
-        label = torch.multinomial(next_label, 1, generator=generator).squeeze(1)
-        joint = before * probs.T[label]
-        marginal = joint @ self.weights
-        return JointLabels(joint, 1.0 / (len(joint) * marginal), self.weights, listed=False)
+            rows = torch.multinomial(self.mass, configurations, replacement=True, generator=generator)
+        before = self.posterior[rows]
+        label = torch.multinomial(before @ probs, 1, generator=generator).squeeze(1)
+        mass = probs.new_full((len(rows),), 1.0 / len(rows))
+        return JointLabels(mass, _normalized(before * probs.T[label]), listed=False)
+
+
+def _normalized(joint: Tensor) -> Tensor:
+    """Rows that add up to one; labels that cannot be have a mass of zero, and any row will do."""
+    return joint / joint.sum(1, keepdim=True).clamp_min(torch.finfo(joint.dtype).tiny)

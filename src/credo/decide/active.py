@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import math
+import shutil
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -14,16 +16,21 @@ from torch import Tensor, nn
 
 from credo.core.arrays import tensor
 from credo.core.checks import check_at_least, check_kind, one_of, whole_number
-from credo.core.inputs import Inputs, inputs
+from credo.core.record import CredoWarning
 from credo.core.rng import Stream
-from credo.core.storage import SCHEMA, StorageError, find, read_json, write_folder
+from credo.core.status import Status
 from credo.decide.acquisition import CONFIGURATIONS, Acquisition, acquire
+from credo.decide.pool import Places, pool_of
+from credo.decide.session import Label, Round, identity, labels_of, read_session, saved, write_session
 from credo.fit import fit
+from credo.likelihoods import ClassLikelihood, NumericLikelihood
+from credo.loop.preparation import Data, prepare
+from credo.loop.roles import PAIR
 from credo.methods import Method
+from credo.metrics import accuracy, log_likelihood, rmse
 from credo.model import Model
-from credo.posteriors import Posterior
-
-SESSION = "session.json"
+from credo.posteriors import Draws, Posterior, Weighted
+from credo.predictive import ClassPredictive, Predictive, predictive
 
 
 class Restart(StrEnum):
@@ -36,25 +43,12 @@ class Restart(StrEnum):
 
 
 @dataclass(frozen=True)
-class Round:
-    """One round of questions and answers.
-
-    Attributes:
-        rows: numbers of the inputs in the pool that were answered.
-        labels: the answers.
-    """
-
-    rows: tuple[int, ...]
-    labels: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class Questions:
     """How inputs are chosen.
 
     Args:
         acquisition: what makes an input worth asking for.
-        draws: of the posterior, by which that is judged.
+        draws: of the posterior, by which that is judged; all of them, with their weights, where it holds no more.
         configurations: joint labels that BatchBALD enumerates, or draws.
         candidates: inputs of the pool that are looked at, drawn anew in each round; None for all.
     """
@@ -86,13 +80,17 @@ class ActiveLearner:
 
     Args:
         model: the statistical model, or a bare module.
-        pool: inputs (N, ...).
+        pool: inputs (N, ...), a tensor or several in a dict or tuple; or a Dataset or DataLoader, whose examples are
+            numbered by the data set and read when they are needed.
         method: how to learn in each round.
         questions: how inputs are chosen.
         restart: where training begins in each round.
         seed: of everything that is random: round r trains with a seed of its own.
         folder: of the session; None keeps it in memory.
         device: where to compute.
+        inputs: keys or places of the parts of the pool that are inputs, such as 0 for pairs of an input and something
+            else; None for all.
+        test: a pair (x, y) that each round is judged by, in its `scores`; drawn at random, not chosen by a learner.
 
     Examples:
         >>> import credo
@@ -113,24 +111,37 @@ class ActiveLearner:
     seed: int = 0
     folder: str | Path | None = None
     device: str = "cpu"
+    inputs: Places = None
+    test: Any = None
 
     def __post_init__(self) -> None:
         check_kind("method", self.method, "credo.DeepEnsemble()", Method)
         check_kind("questions", self.questions, "Questions(acquisition='bald')", Questions)
         self.restart = one_of("restart", self.restart, Restart)
         self.model = self.model if isinstance(self.model, Model) else Model(self.model)
-        self._x: Inputs = inputs(self.pool, "pool", self.model.network.dtype)
-        if len(self._x) == 0:
-            raise ValueError("the pool is empty: there is nothing to ask for")
+        self._pool = pool_of(self.pool, self.inputs)
         self.rounds: list[Round] = []
         self._posterior: Posterior | None = None
-        if self.folder is not None and find(Path(self.folder), SESSION) is not None:
-            self._read(Path(self.folder))
+        self._identity: dict[str, Any] = {}
+        if self.folder is not None:
+            self._identity = identity(
+                self.model, self._pool, self.method, self.questions, seed=self.seed, restart=self.restart
+            )
+            self.rounds = read_session(Path(self.folder), self._identity, len(self._pool))
 
     @property
-    def labeled(self) -> dict[int, float]:
+    def labeled(self) -> dict[int, Label]:
         """Labels by the numbers of the inputs, in the order in which they came."""
-        return _labels(self.rounds)
+        return labels_of(self.rounds)
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """A row for each round: its number, the labels so far, and its scores."""
+        totals = torch.tensor([len(each.rows) for each in self.rounds]).cumsum(0).tolist()
+        return [
+            {"round": number, "labels": total, **each.scores}
+            for number, (each, total) in enumerate(zip(self.rounds, totals, strict=True), start=1)
+        ]
 
     @property
     def posterior(self) -> Posterior:
@@ -138,16 +149,13 @@ class ActiveLearner:
         if not self.rounds:
             raise ValueError("there are no labels yet: tell(rows, labels) gives the first, such as two of each class")
         if self._posterior is None:
-            first = 1 if self.restart is Restart.WARM else len(self.rounds)
-            for count in range(first, len(self.rounds) + 1):  # a warm start needs all that came before
-                self._posterior = self._trained(count, self._posterior)
-        assert self._posterior is not None
+            self._posterior = self._learned()
         return self._posterior
 
     def ask(self, count: int) -> list[int]:
         """Numbers of the inputs whose labels would tell most, best first; fewer where the pool runs out."""
-        count, questions = whole_number("count", count), self.questions
-        left = [row for row in range(len(self._x)) if row not in self.labeled]
+        count, questions, known = whole_number("count", count), self.questions, self.labeled
+        left = [row for row in range(len(self._pool)) if row not in known]
         if not left:
             raise ValueError("the pool is used up: every input has a label")
         stream = Stream(self.seed, ("active", "round", len(self.rounds)))
@@ -157,119 +165,160 @@ class ActiveLearner:
         if questions.acquisition is Acquisition.RANDOM:
             picks = stream.child("random").permutation(len(left))[:count]
         else:
-            prediction = self.posterior.predict(self._x[torch.tensor(left)], draws=questions.draws, seed=self.seed)
-            picks = acquire(
-                prediction, count, questions.acquisition, stream.child("acquire").key(), questions.configurations
-            )
+            key, configurations = stream.child("acquire").key(), questions.configurations
+            picks = acquire(self.predict(left), count, questions.acquisition, key, configurations)
         return [left[i] for i in picks.tolist()]
 
     def tell(self, rows: Sequence[int] | Tensor, labels: Any) -> None:
-        """Learn from more labels.
+        """Learn from more labels. What cannot be learned from is refused, and the session stays as it was.
 
         Args:
             rows: numbers of inputs in the pool; not only those that were asked for.
-            labels: one for each.
+            labels: one for each, or (rows, D) of several targets.
         """
-        numbers = [int(row) for row in torch.as_tensor(rows).flatten().tolist()]
-        values = tensor(labels, "labels").flatten()
+        numbers, values = _numbers(rows), self._as_labels(labels)
         self._check(numbers, values)
-        warm = self.restart is Restart.WARM and bool(self.rounds)
-        before = self.posterior if warm else None
-        self.rounds.append(Round(tuple(numbers), tuple(values.tolist())))
-        self._posterior = None
-        self._write()
-        self._posterior = self._trained(len(self.rounds), before)
+        before = self.posterior if self.restart is Restart.WARM and self.rounds else None
+        rounds = [*self.rounds, Round(tuple(numbers), saved(values))]
+        self._refuse_to_learn(rounds, before)
+        self._write(rounds)
+        self.rounds, self._posterior = rounds, None
+        self._posterior = self._trained(len(rounds), before)
+
+    def predict(self, rows: Sequence[int]) -> Predictive:
+        """The predictive at inputs of the pool with these numbers, by drawn functions."""
+        posterior, draws = self.posterior, self.questions.draws
+        if posterior.record.status is Status.DIVERGED:
+            raise ValueError(
+                f"the training of round {len(self.rounds)} {posterior.record.reason or 'diverged'}: what it believes "
+                "says nothing of what to ask; use a smaller learning rate, in a new session with these labels"
+            )
+        few = isinstance(posterior, Draws | Weighted) and posterior.default_draws <= draws
+        functions = posterior.draw(None if few else draws, self.seed)
+        parts = [functions(posterior.inputs(part)) for part in self._pool.parts(rows)]
+        params, log_weights = functions.likelihood_params, functions.log_weights
+        return predictive(posterior.model.likelihood, torch.cat(parts, 1), params, log_weights)
+
+    def _as_labels(self, labels: Any) -> Tensor:
+        """Numbers as float64, classes as whole numbers, as the likelihood or the labels before say."""
+        assert isinstance(self.model, Model)
+        values, given = tensor(labels, "labels"), self.model.given_likelihood
+        values = values.reshape(1) if values.ndim == 0 else values
+        if values.is_floating_point() and not bool(values.isfinite().all()):
+            raise ValueError("the labels hold NaN or infinite numbers: leave rows without an answer out")
+        first = tensor(self.rounds[0].labels, "labels") if self.rounds and given is None else None
+        if isinstance(given, NumericLikelihood) or (first is not None and first.is_floating_point()):
+            return values.double()
+        classes = isinstance(given, ClassLikelihood) or first is not None
+        if classes and values.is_floating_point():
+            if bool((values != values.round()).any()):
+                raise ValueError(
+                    "the labels are whole numbers in one round, hence classes, and fractions in another: they must be "
+                    "one kind; a likelihood, as in Model(net, likelihoods.Gaussian()), says which"
+                )
+            return values.long()
+        return values.double() if values.is_floating_point() else values.long()
 
     def _check(self, rows: list[int], values: Tensor) -> None:
         if len(rows) != len(values) or not rows:
             raise ValueError(f"{len(rows)} rows and {len(values)} labels were told: give one label for each row")
-        strange = [row for row in rows if not 0 <= row < len(self._x)]
+        strange = [row for row in rows if not 0 <= row < len(self._pool)]
         if strange:
-            raise ValueError(f"the pool has rows 0 to {len(self._x) - 1}, and there is a label for row {strange[0]}")
-        known, twice = self.labeled, {row for row in rows if rows.count(row) > 1}
-        if twice or any(row in known for row in rows):
-            row = min(twice or {row for row in rows if row in known})
-            raise ValueError(f"row {row} has a label already: each input is labeled once")
-        if values.is_floating_point() and not bool(values.isfinite().all()):
-            raise ValueError("the labels hold NaN or infinite numbers: leave rows without an answer out")
-        if self.rounds and values.is_floating_point() != isinstance(self.rounds[0].labels[0], float):
-            raise ValueError(
-                "the labels are whole numbers in one round and fractions in another: they must be one kind"
-            )
+            raise ValueError(f"the pool has rows 0 to {len(self._pool) - 1}, and there is a label for row {strange[0]}")
+        known, seen = self.labeled, set[int]()
+        for row in rows:
+            if row in known or row in seen:
+                raise ValueError(f"row {row} has a label already: each input is labeled once")
+            seen.add(row)
+
+    def _data(self, rounds: Sequence[Round]) -> tuple[Any, Tensor]:
+        known = labels_of(rounds)
+        y = tensor(list(known.values()), "labels")
+        return self._pool.rows(list(known)), y
+
+    def _refuse_to_learn(self, rounds: Sequence[Round], before: Posterior | None) -> None:
+        """Whatever `fit` would refuse is refused before it is written down."""
+        streams, device = Stream(self.seed, ("active", "attempt")), torch.device(self.device)
+        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad():
+            warnings.simplefilter("ignore", CredoWarning)  # `fit` says it again
+            prepare(self.model, Data(self._data(rounds), PAIR), self.method, streams, device, before, 1.0)
+
+    def _learned(self) -> Posterior:
+        """The posterior after all rounds; those that a folder holds are not trained again."""
+        warm, posterior = self.restart is Restart.WARM, None
+        for count in range(1 if warm else len(self.rounds), len(self.rounds) + 1):
+            posterior = self._trained(count, posterior if warm else None)
+        assert posterior is not None
+        return posterior
 
     def _trained(self, count: int, before: Posterior | None) -> Posterior:
         """The posterior after so many rounds."""
-        known = _labels(self.rounds[:count])
-        y, x = torch.tensor(list(known.values())), self._x[torch.tensor(list(known))]
-        checkpoint = None if self.folder is None else Path(self.folder) / f"round-{count}"
-        warm = before if self.restart is Restart.WARM else None
-        return fit(
+        place = None if self.folder is None else Path(self.folder) / f"round-{count}"
+        posterior = fit(
             self.model,
-            (x, y),
+            self._data(self.rounds[:count]),
             self.method,
             seed=Stream(self.seed, ("active", "train", count)).key() % 2**31,
             device=self.device,
             progress=False,
-            start=warm,
-            checkpoint=checkpoint if warm is None else None,
-            resume=checkpoint is not None and warm is None,
+            start=before,
+            checkpoint=place,
+            resume=place is not None,
         )
+        if posterior.record.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt("the answers are kept, and the same session goes on with them")
+        self._judge(count, posterior)
+        if self.restart is Restart.COLD and place is not None:
+            shutil.rmtree(place.with_name(f"round-{count - 1}"), ignore_errors=True)
+        return posterior
 
-    def _settings(self) -> dict[str, Any]:
-        """What a session must keep to be the same."""
-        return {
-            "seed": self.seed,
-            "rows": len(self._x),
-            "restart": str(self.restart),
-            "questions": {name: str(value) for name, value in asdict(self.questions).items()},
-            "method": repr(self.method),
-        }
-
-    def _write(self) -> None:
-        if self.folder is None:
+    def _judge(self, count: int, posterior: Posterior) -> None:
+        """Write down what the test data say of a round."""
+        if self.test is None or self.rounds[count - 1].scores:
             return
-        rounds = [{"rows": list(each.rows), "labels": list(each.labels)} for each in self.rounds]
-        data = {"schema": SCHEMA, "settings": self._settings(), "rounds": rounds}
-        write_folder(Path(self.folder), {SESSION: json.dumps(data, indent=2) + "\n"}, {})
+        scored = replace(self.rounds[count - 1], scores=_scores(posterior, self.test, self.questions.draws))
+        self.rounds[count - 1] = scored
+        self._write(self.rounds)
 
-    def _read(self, folder: Path) -> None:
-        data = read_json(folder, SESSION)
-        settings, rounds = data.get("settings"), data.get("rounds")
-        if not isinstance(settings, Mapping) or not isinstance(rounds, list):
-            raise StorageError(f"{folder / SESSION} holds no session of active learning; the file is damaged")
-        mine = self._settings()
-        for name, value in mine.items():
-            if settings.get(name) != value:
-                raise StorageError(
-                    f"{folder} holds a session with {name} {settings.get(name)!r}, and this one has {value!r}: give "
-                    "the same, or another folder"
-                )
-        for each in rounds:
-            try:
-                found = Round(tuple(int(row) for row in each["rows"]), tuple(each["labels"]))
-                self._check(list(found.rows), torch.tensor(found.labels))
-            except (KeyError, TypeError, ValueError) as error:
-                raise StorageError(f"{folder / SESSION} holds a round that cannot be ({error})") from None
-            self.rounds.append(found)
+    def _write(self, rounds: Sequence[Round]) -> None:
+        if self.folder is not None:
+            write_session(Path(self.folder), self._identity, rounds)
 
 
-def _labels(rounds: Sequence[Round]) -> dict[int, float]:
-    return {row: label for each in rounds for row, label in zip(each.rows, each.labels, strict=True)}
+def _numbers(rows: Any) -> list[int]:
+    """Numbers of rows, as plain ones."""
+    found = tensor(rows, "rows").flatten()
+    if found.numel() and (found.is_floating_point() or found.dtype is torch.bool):
+        raise TypeError(f"rows must be numbers of inputs in the pool, such as [3, 14], got values of {found.dtype}")
+    return [int(row) for row in found.tolist()]
 
 
-def answered(learner: ActiveLearner, labels: Any, start: Sequence[int], count: int, rounds: int) -> list[Posterior]:
-    """Run a learner on a pool whose labels are all known, as an experiment does: the posterior after each round.
+def _scores(posterior: Posterior, test: Any, draws: int) -> dict[str, float]:
+    """How good a posterior is on test data; what is not finite is left out."""
+    x, y = test
+    few = isinstance(posterior, Draws | Weighted) and posterior.default_draws <= draws
+    prediction = posterior.predict(x, None if few else draws)
+    classes = isinstance(prediction, ClassPredictive)
+    found = {"accuracy": accuracy(prediction, y)} if classes else {"rmse": rmse(prediction, y)}
+    found["log_likelihood"] = log_likelihood(prediction, y)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def simulate(learner: ActiveLearner, labels: Any, start: Sequence[int], count: int, rounds: int) -> ActiveLearner:
+    """Run a learner on a pool whose labels are all known, as an experiment does; one with a folder goes on.
 
     Args:
-        learner: a fresh one.
+        learner: a fresh one, or one that was broken off.
         labels: of the whole pool, (N,).
         start: rows that are labeled first.
         count: labels per round.
         rounds: of questions.
+
+    Returns:
+        The learner, with its `rounds`, `history` and `posterior`.
     """
-    known, posteriors = tensor(labels, "labels"), list[Posterior]()
-    for number in range(rounds + 1):
+    known = tensor(labels, "labels")
+    for number in range(len(learner.rounds), rounds + 1):
         rows = list(start) if number == 0 else learner.ask(count)
         learner.tell(rows, known[rows])
-        posteriors.append(learner.posterior)
-    return posteriors
+    return learner

@@ -5,6 +5,7 @@ from credo.exact.gaussian import GaussianWeights
 from credo.exact.grid import Grid, midpoints
 from credo.exact.linear import LinearRegression, with_intercept
 from credo.exact.predictives import MixturePredictive, NormalPredictive
+from credo.exact.unknown_noise import NormalInverseGamma
 
 __all__ = [
     "Coin",
@@ -12,6 +13,7 @@ __all__ = [
     "Grid",
     "LinearRegression",
     "MixturePredictive",
+    "NormalInverseGamma",
     "NormalPredictive",
     "midpoints",
     "with_intercept",

@@ -128,7 +128,8 @@ class GaussianWeights:
             raise ValueError(f"design has {rows.shape[1]} column(s), and there are {self.size} weight(s)")
         spread = torch.linalg.solve_triangular(self.root.T, rows.T, upper=False)  # (P, B)
         epistemic = spread.square().sum(0).unsqueeze(1)
-        return NormalPredictive((rows @ self.mean).unsqueeze(1), epistemic, torch.full_like(epistemic, noise_scale**2))
+        mean, noise = (rows @ self.mean).unsqueeze(1), torch.full_like(epistemic, noise_scale**2)
+        return NormalPredictive(mean, epistemic, noise, spread.T)
 
     def _unroot(self, standard: Tensor) -> Tensor:
         """root^-1 standard, for (P, n)."""

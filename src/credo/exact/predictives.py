@@ -23,11 +23,13 @@ class NormalPredictive:
         mean: (B, 1).
         epistemic: variance that more data would remove, (B, 1).
         aleatoric: variance of the noise, (B, 1).
+        spread: rows whose products are the covariances between the B expectations, (B, P).
     """
 
     mean: Tensor
     epistemic: Tensor
     aleatoric: Tensor
+    spread: Tensor
 
     @property
     def variance(self) -> Tensor:
@@ -47,6 +49,12 @@ class NormalPredictive:
         """log p(y_b | x_b, data) of each example on its own, (B,)."""
         z = (_targets(y, len(self.mean)) - self.mean) / self.stddev
         return (-0.5 * z.square() - self.stddev.log() - HALF_LOG_2PI).squeeze(1)
+
+    def joint_log_prob(self, y: Tensor) -> Tensor:
+        """log p(y_1 .. y_B | x_1 .. x_B, data) of all examples together, ()."""
+        covariance = self.spread @ self.spread.T + torch.diag(self.aleatoric.squeeze(1))
+        normal = torch.distributions.MultivariateNormal(self.mean.squeeze(1), covariance, validate_args=False)
+        return normal.log_prob(_targets(y, len(self.mean)).squeeze(1))  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +93,16 @@ class MixturePredictive:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """log sum_k w_k N(y_b; f_k(x_b), noise_scale^2) of each example, (B,)."""
+        return torch.logsumexp(self._by_function(y) + self.weights.log().unsqueeze(1), dim=0)
+
+    def joint_log_prob(self, y: Tensor) -> Tensor:
+        """log sum_k w_k prod_b N(y_b; f_k(x_b), noise_scale^2) of all examples together, ()."""
+        return torch.logsumexp(self._by_function(y).sum(1) + self.weights.log(), dim=0)
+
+    def _by_function(self, y: Tensor) -> Tensor:
+        """log N(y_b; f_k(x_b), noise_scale^2), (K, B)."""
         z = (_targets(y, self.functions.shape[1]) - self.functions) / self.noise_scale
-        each = (-0.5 * z.square() - math.log(self.noise_scale) - HALF_LOG_2PI).squeeze(-1)  # (K, B)
-        return torch.logsumexp(each + self.weights.log().unsqueeze(1), dim=0)
+        return (-0.5 * z.square() - math.log(self.noise_scale) - HALF_LOG_2PI).squeeze(-1)
 
 
 def _targets(y: Tensor, rows: int) -> Tensor:

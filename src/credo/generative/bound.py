@@ -132,6 +132,16 @@ class AutoEncodingBayes(GradientAscent[PointState]):
             return elbo(log_likelihood, kl, self.beta)
         return elbo(log_likelihood, kl, tick.scheduled(lambda now: self.beta * min(1.0, now.fraction / self.warm_up)))
 
+    def held_out(self, target: Target, variables: Variables, batch: Batch, rng: Stream) -> Info:
+        """The bound itself, with the whole KL, of each held-out example."""
+        batch = binarized(target, batch, rng.child("binary"))
+        latents = encoded(target, variables, batch, self.samples, rng, training=False)
+        params = likelihood_params(variables.params)
+        log_likelihood = target.model.likelihood.log_prob(latents.outputs, batch.y, params)
+        if self.bound is Bound.IWAE:
+            return {"bound": importance_weighted(log_weights(log_likelihood, latents))}
+        return {"bound": elbo(log_likelihood, kl_to_standard_normal(latents.mean, latents.scale).sum(-1))}
+
     def loss(self, target: Target, metrics: Info) -> Tensor:
         return -metrics["bound"]
 
@@ -166,7 +176,8 @@ def encoded(
     if training:
         traced = network.trace(variables, both[0])
         masks = draw_masks(traced.sites, rng.child("dropout"), members, count, network.dtype, variables.device)
-        flat = network.train(variables, both, masks, target.plan, x_per_member=True)
+        own = rng.child("own")
+        flat = network.train(variables, both, masks, target.plan, rng=own, x_per_member=True)
     else:
         flat = network.evaluate(variables, both, target.plan, x_per_member=True)
     latent = module.latent

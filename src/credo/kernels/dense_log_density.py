@@ -6,23 +6,21 @@ Activations are (C, width, B), so that the first layer of all chains is one prod
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeGuard, TypeVar
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from credo.core.inputs import Inputs
 from credo.core.trees import Layout, Params, ravel, unravel
+from credo.kernels.densities import ValueAndGradient, by_autograd, is_exactly, output_gradient, prior_gradient
 from credo.kernels.switch import enabled
-from credo.likelihoods import Categorical, Gaussian, LearnedGaussian, Likelihood, Standardized
-from credo.likelihoods.gaussian import HALF_LOG_2PI
+from credo.likelihoods import Likelihood, Standardized
 from credo.nets.dense import Linear, dense_stack
 from credo.nets.network import Network
-from credo.priors import Normal, Prior
+from credo.priors import Prior
 
-ValueAndGradient = Callable[[Tensor], tuple[Tensor, Tensor]]  # of flat weights (C, P): (C,) and (C, P)
-KindT = TypeVar("KindT", Gaussian, LearnedGaussian, Categorical, Standardized, Normal)
 Activation = tuple[Callable[..., Tensor], Callable[..., Tensor]]  # in place, and (gradient after, output) to before
 
 
@@ -57,10 +55,10 @@ def dense_log_density(
     assert isinstance(scaled, Tensor)
     columns, layout = scaled.flatten(1).T.contiguous(), network.layout
     volume: float | None = None
-    if _is_exactly(likelihood, Standardized):
+    if is_exactly(likelihood, Standardized):
         total = len(y) if weight is None else float(weight.double().sum())
         y, volume, likelihood = likelihood.standardize(y, columns), total * likelihood.log_volume, likelihood.base
-    prior_gradient = _prior_gradient(prior, layout, columns)
+    of_prior = prior_gradient(prior, layout, columns)
     count = sum(math.prod(info.shape) for info in layout.values())
 
     @torch.no_grad()
@@ -68,14 +66,14 @@ def dense_log_density(
         params = unravel(flat[:, :count], layout)
         theta = unravel(flat[:, count:], learned) if learned else {}
         hidden = _forward(layers, params, columns)
-        log_likelihood, delta, by_theta = _output_gradient(likelihood, hidden[-1], y, theta, weight)
+        log_likelihood, delta, by_theta = output_gradient(likelihood, hidden[-1], y, theta, weight)
         by_weight = _backward(layers, params, hidden, delta)
-        log_prior, gradient = prior_gradient(flat[:, :count])
+        log_prior, gradient = of_prior(flat[:, :count])
         gradient = gradient.add(ravel({name: by_weight[name] for name in layout}), alpha=factor)
         value = torch.add(log_prior, log_likelihood, alpha=factor)
         value = value if volume is None else value.double() - factor * volume
         if theta:
-            log_prior, by_prior = _by_autograd(
+            log_prior, by_prior = by_autograd(
                 lambda *t: likelihood.log_prior(dict(zip(theta, t, strict=True))), *theta.values()
             )
             tail = {name: torch.add(g, by_theta[name], alpha=factor) for name, g in zip(theta, by_prior, strict=True)}
@@ -142,80 +140,6 @@ def _backward(layers: tuple[DenseLayer, ...], params: Params, hidden: list[Tenso
             product = torch.mm(hidden[0], delta.reshape(-1, hidden[0].shape[1]).T)
             gradient[layer.weight] = product.T.reshape(weight.shape)
     return gradient
-
-
-def _is_exactly(value: object, kind: type[KindT]) -> TypeGuard[KindT]:
-    """Of this very class, whose formula is known, with nothing put on the instance."""
-    return type(value) is kind and vars(value).keys() == kind.__dataclass_fields__.keys()
-
-
-def _prior_gradient(prior: Prior, layout: Layout, like: Tensor) -> ValueAndGradient:
-    """log p(w) (C,) and its gradient (C, P), of weights (C, P)."""
-
-    def by_autograd(flat: Tensor) -> tuple[Tensor, Tensor]:
-        value, (gradient,) = _by_autograd(lambda w: prior.log_prob(unravel(w, layout), layout), flat)
-        return value, gradient
-
-    if not _is_exactly(prior, Normal):
-        return by_autograd
-    each = prior.precision(layout) or {}
-    exact = torch.cat([torch.full((math.prod(i.shape),), each[n], dtype=torch.float64) for n, i in layout.items()])
-    precision, constant = exact.to(like), 0.5 * float((exact / (2.0 * math.pi)).log().sum())
-
-    def normal(flat: Tensor) -> tuple[Tensor, Tensor]:
-        gradient = flat * precision
-        return torch.linalg.vecdot(flat, gradient) * -0.5 + constant, gradient.neg_()
-
-    return normal
-
-
-def _output_gradient(
-    likelihood: Likelihood, f: Tensor, y: Tensor, learned: Params, weight: Tensor | None = None
-) -> tuple[Tensor, Tensor, Params]:
-    """log p(y | f) of outputs (C, E, B), (C,), and its gradients by them and by the learned parameters."""
-    if weight is not None:
-        return _output_gradient_by_autograd(likelihood, f, y, learned, weight)
-    if _is_exactly(likelihood, Gaussian):  # -(y - f)^2 / 2 s^2, whose gradient is (y - f) / s^2
-        scale, error = likelihood.scale, y.T - f
-        flat = error.flatten(1)
-        constant = flat.shape[1] * (math.log(scale) + HALF_LOG_2PI)
-        return torch.linalg.vecdot(flat, flat) * (-0.5 / scale**2) - constant, error.mul_(1.0 / scale**2), {}
-    if _is_exactly(likelihood, LearnedGaussian):  # with an s for each target; by log s it is ((y - f) / s)^2 - 1
-        log_scale = learned["log_scale"]
-        error, precision = y.T - f, torch.exp(-2.0 * log_scale)  # (C, E, B), (C, E)
-        squares = torch.linalg.vecdot(error, error) * precision
-        value = -(0.5 * squares + error.shape[2] * (log_scale + HALF_LOG_2PI)).sum(1)
-        return value, error.mul_(precision.unsqueeze(2)), {"log_scale": squares - error.shape[2]}
-    if _is_exactly(likelihood, Categorical):  # log softmax(f)_y, whose gradient is 1[k = y] - p_k
-        log_probs, index = f.log_softmax(1), y.expand(len(f), 1, -1)
-        value = log_probs.gather(1, index).sum((1, 2))
-        return value, log_probs.exp_().neg_().scatter_add_(1, index, torch.ones_like(index, dtype=f.dtype)), {}
-
-    return _output_gradient_by_autograd(likelihood, f, y, learned, None)
-
-
-def _output_gradient_by_autograd(
-    likelihood: Likelihood, f: Tensor, y: Tensor, learned: Params, weight: Tensor | None
-) -> tuple[Tensor, Tensor, Params]:
-    """The same of any likelihood, where each example counts as much as it weighs, (B,)."""
-
-    def log_prob(outputs: Tensor, *theta: Tensor) -> Tensor:
-        each = likelihood.log_prob(outputs.mT, y, dict(zip(learned, theta, strict=True)))
-        return (each if weight is None else torch.where(weight > 0, each, 0.0) * weight).sum(1)
-
-    value, (by_outputs, *by_theta) = _by_autograd(log_prob, f, *learned.values())
-    return value, by_outputs, dict(zip(learned, by_theta, strict=True))
-
-
-def _by_autograd(function: Callable[..., Tensor | float], *given: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-    """Values of all chains, and the gradients: zeros where nothing depends on what is given."""
-    leaves = [t.detach().requires_grad_() for t in given]
-    with torch.enable_grad():
-        value = torch.as_tensor(function(*leaves))
-        if not value.requires_grad:
-            return value, [torch.zeros_like(t) for t in given]
-        gradients = torch.autograd.grad(value.sum(), leaves, allow_unused=True, materialize_grads=True)
-    return value.detach(), gradients
 
 
 def _tanh(z: Tensor) -> Tensor:

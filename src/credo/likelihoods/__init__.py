@@ -1,10 +1,12 @@
 """How the outputs of a network say what may be observed: numbers, counts, classes, gray values."""
 
+from credo.likelihoods.arms import ChosenArm
 from credo.likelihoods.base import ClassLikelihood, Likelihood, NumericLikelihood
 from credo.likelihoods.classes import Bernoulli, Categorical
 from credo.likelihoods.continuous_bernoulli import ContinuousBernoulli
 from credo.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gray import BinarizedBernoulli, GrayCrossEntropy
+from credo.likelihoods.joint import Head, Joint
 from credo.likelihoods.poisson import Poisson
 from credo.likelihoods.positions import ClassesAtPositions, NumbersAtPositions, at_positions
 from credo.likelihoods.standardized import Standardized
@@ -13,12 +15,15 @@ __all__ = [
     "Bernoulli",
     "BinarizedBernoulli",
     "Categorical",
+    "ChosenArm",
     "ClassLikelihood",
     "ClassesAtPositions",
     "ContinuousBernoulli",
     "Gaussian",
     "GrayCrossEntropy",
+    "Head",
     "HeteroscedasticGaussian",
+    "Joint",
     "LearnedGaussian",
     "Likelihood",
     "NumbersAtPositions",

@@ -58,6 +58,9 @@ class AtPositions(Likelihood, ABC):
     def missing(self, y: Tensor) -> Tensor:
         """Which entries of targets, as a person gave them, stand for what was not observed."""
 
+    def held_by(self, dtype: torch.dtype) -> bool:
+        return self.base.held_by(dtype)
+
     def observed(self, y: Tensor) -> Tensor:
         return ~(y.isnan() if y.is_floating_point() else y == UNOBSERVED)
 
@@ -267,8 +270,10 @@ class ClassesAtPositions(AtPositions, ClassLikelihood):
             raise ValueError(f"{error}{'' if known else more}") from None
 
     def missing(self, y: Tensor) -> Tensor:
-        missing = (y == self.ignore_index) | (y == UNOBSERVED)
-        return missing | (y.isnan() if y.is_floating_point() else y == MASKED)
+        if y.is_floating_point():
+            return (y == self.ignore_index) | (y == UNOBSERVED) | y.isnan()
+        classes = y.long()  # a short type would compare with these numbers modulo its size
+        return (classes == self.ignore_index) | (classes == UNOBSERVED) | (classes == MASKED)
 
 
 @dataclass(frozen=True)
@@ -292,7 +297,7 @@ class NumbersAtPositions(AtPositions, NumericLikelihood):
         return True
 
     def missing(self, y: Tensor) -> Tensor:
-        return y.isnan() if y.is_floating_point() else y == MASKED
+        return y.isnan() if y.is_floating_point() else y.long() == MASKED
 
     def cdf(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         return self._back(self.base.cdf(self._rows(outputs), self._values(y), params), outputs)

@@ -127,6 +127,15 @@ class Method(ABC, Generic[StateT]):
     def init(self, target: Target, variables: Variables, rng: Stream) -> StateT:
         """The state before the first step, from fresh or given weights of every member."""
 
+    def begin_at(self, state: StateT, start: Posterior) -> StateT:
+        """The first state, which has the weights of a posterior, with what else the method can take over from it.
+
+        Args:
+            state: that `init` has made of the posterior's networks.
+            start: what the run begins with.
+        """
+        return state
+
     @abstractmethod
     def step(self, target: Target, state: StateT, batch: Batch, tick: Tick) -> tuple[StateT, Info]:
         """One step of all members. The tensors of the old state are consumed: they may be overwritten."""
@@ -156,6 +165,10 @@ class Method(ABC, Generic[StateT]):
 
     def loss(self, target: Target, metrics: Info) -> Tensor | None:
         """The negative objective per example in an epoch, (M,), out of its metrics; None where there is none."""
+        return None
+
+    def held_out(self, target: Target, variables: Variables, batch: Batch, rng: Stream) -> Info | None:
+        """What validation measures of each held-out example, (M, B), where that is not the log likelihood of y."""
         return None
 
     @abstractmethod

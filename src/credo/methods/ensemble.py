@@ -52,11 +52,13 @@ class Ensemble(Method[StateT]):
     steps = _forwarded("steps")
     prepare = _forwarded("prepare")
     init = _forwarded("init")
+    begin_at = _forwarded("begin_at")
     step = _forwarded("step")
     attempt = _forwarded("attempt")
     finish = _forwarded("finish")
     summary = _forwarded("summary")
     loss = _forwarded("loss")
+    held_out = _forwarded("held_out")
     current = _forwarded("current")
     is_finite = _forwarded("is_finite")
 

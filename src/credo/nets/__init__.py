@@ -1,9 +1,25 @@
 """Networks: torch modules as pure functions, and a few that credo can build itself."""
 
 from credo.nets.autoencoder import Autoencoder
+from credo.nets.convolutional import CNN, LeNet5
 from credo.nets.dropout import Drops
 from credo.nets.mlp import MLP
 from credo.nets.network import Net, Network
+from credo.nets.norms import FilterResponseNorm
 from credo.nets.plan import Plan
+from credo.nets.residual import ResNet18, ResNet20, WideResNet
 
-__all__ = ["MLP", "Autoencoder", "Drops", "Net", "Network", "Plan"]
+__all__ = [
+    "CNN",
+    "MLP",
+    "Autoencoder",
+    "Drops",
+    "FilterResponseNorm",
+    "LeNet5",
+    "Net",
+    "Network",
+    "Plan",
+    "ResNet18",
+    "ResNet20",
+    "WideResNet",
+]

@@ -22,6 +22,7 @@ class Autoencoder(nn.Module):
 
     Called on x (B, ...) alone it gives the decoder's outputs at the means of q(z | x), (B, E). With noise (B, S, L) it
     gives what a bound needs, side by side: outputs at S draws of z, (B, S * E), then means and scales of q, (B, 2 L).
+    Called on z (B, L) it gives the decoder's outputs there, (B, E).
 
     Args:
         shape: of one x, such as (28, 28).
@@ -31,6 +32,10 @@ class Autoencoder(nn.Module):
         activation: as in `MLP`.
         encoder: a module from x (B, ...) to (B, 2 L), means and unbounded scales; None for a multilayer perceptron.
         decoder: a module from z (B, L) to (B, ...); None for a multilayer perceptron.
+
+    Attributes:
+        loc: the encoder sees (x - loc) / scale; these two are buffers, 0 and 1 unless they are filled.
+        scale: what x is divided by.
 
     Examples:
         >>> net = Autoencoder((8, 8), latent=2, hidden=(16,))
@@ -54,8 +59,13 @@ class Autoencoder(nn.Module):
         self.latent = whole_number("latent", latent)
         numbers = math.prod(self.shape)
         widths = [int(size) for size in hidden] if isinstance(hidden, Sequence) else [int(hidden)]
-        self.encoder = encoder or _glorot(MLP(numbers, 2 * self.latent, widths, activation))
-        self.decoder = decoder or _glorot(MLP(self.latent, per_value * numbers, widths[::-1], activation))
+        sizes = (numbers, 2 * self.latent), (self.latent, per_value * numbers)
+        self.encoder = _glorot(MLP(*sizes[0], widths, activation)) if encoder is None else encoder
+        self.decoder = _glorot(MLP(*sizes[1], widths[::-1], activation)) if decoder is None else decoder
+        self.loc: Tensor
+        self.scale: Tensor
+        self.register_buffer("loc", torch.zeros(()))
+        self.register_buffer("scale", torch.ones(()))
         self.config: dict[str, Any] | None = None  # of a network that can be built again from its numbers
         if encoder is None and decoder is None:
             self.config = {
@@ -68,7 +78,7 @@ class Autoencoder(nn.Module):
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and scale of q(z | x), (B, L) each."""
-        mean, raw = self.encoder(x).flatten(1).chunk(2, dim=1)
+        mean, raw = self.encoder((x - self.loc) / self.scale).flatten(1).chunk(2, dim=1)
         return mean, F.softplus(raw) + SMALLEST
 
     def decode(self, z: Tensor) -> Tensor:
@@ -76,7 +86,11 @@ class Autoencoder(nn.Module):
         outputs: Tensor = self.decoder(z).flatten(1)
         return outputs
 
-    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor | None = None, noise: Tensor | None = None, z: Tensor | None = None) -> Tensor:
+        if z is not None:
+            return self.decode(z)
+        if x is None:
+            raise ValueError("an autoencoder is called on x, or on z alone")
         mean, scale = self.encode(x)
         if noise is None:
             return self.decode(mean)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from torch import nn
 
 from credo.nets.autoencoder import Autoencoder
+from credo.nets.convolutional import CNN, LeNet5
 from credo.nets.mlp import MLP
+from credo.nets.residual import ResNet18, ResNet20, WideResNet
 
-BUILDERS: dict[str, type[nn.Module]] = {"Autoencoder": Autoencoder, "MLP": MLP}
+BUILDERS: dict[str, type[nn.Module]] = {
+    kind.__name__: kind for kind in (Autoencoder, CNN, LeNet5, MLP, ResNet18, ResNet20, WideResNet)
+}
 
 
 def builder_of(module: nn.Module) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from credo.core.inputs import Inputs, few, is_graph
 from credo.core.trees import Params, Variables
 from credo.nets.layer import Affine, LayerUse, layer_call
 from credo.nets.network import Network
+from credo.nets.random_calls import Undropped
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,12 +253,14 @@ def capture(network: Network, variables: Variables, x: Inputs, names: Sequence[s
 def _captured(network: Network, variables: Variables, x: Inputs, names: Sequence[str]) -> tuple[Captured, Capture]:
     modes: list[Capture] = []
 
-    def context(params: Params) -> Capture:
+    @contextmanager
+    def around(params: Params, masks: Sequence[Tensor]) -> Iterator[None]:
         modes.append(Capture({id(params[name]): name for name in names}))
-        return modes[-1]
+        with Undropped(), modes[-1]:
+            yield
 
     with torch.inference_mode(False), torch.enable_grad():
-        outputs = network.inside(variables, x, context)
+        outputs = network.inside(variables, x, around)
     mode = modes[-1]
     direct = outputs is mode.returned and len(mode.calls) == 1 and outputs.shape == mode.calls[0].output.shape
     return Captured(outputs, mode.calls, direct), mode

@@ -88,13 +88,65 @@ class Predictive(ABC):
 
         Several targets of an example, or those at its positions, count with their joint probability under each draw.
         """
+        return self._mixed(self._by_draw(y))
+
+    def joint_log_prob(self, y: Tensor, groups: Tensor | None = None) -> Tensor:
+        """log sum_s w_s prod_b p(y_b | f_s(x_b)) of all examples together, (): they share the draw, as in the world.
+
+        The sum of `log_prob` over examples treats them as unrelated. It cannot tell an ensemble, whose members each
+        believe one thing about all of them, from a blur that believes a little of everything about each.
+
+        Args:
+            y: what was observed, as in `log_prob`.
+            groups: numbers 0, 1, ... of groups of examples, (B,), each of which counts on its own; None for one group.
+
+        Returns:
+            In float64, (), or one for each group, (G,).
+
+        Examples:
+            >>> import torch
+            >>> from credo.likelihoods import Bernoulli
+            >>> from credo.predictive import predictive
+            >>> sure, unsure = torch.tensor([[[9.0], [9.0]], [[-9.0], [-9.0]]]), torch.zeros(1, 2, 1)
+            >>> for draws in (sure, unsure):  # an ensemble and a blur: one half for each input alone
+            ...     prediction = predictive(Bernoulli(), draws, {}, torch.zeros(len(draws)))
+            ...     print(round(float(prediction.joint_log_prob(torch.tensor([1, 1])).exp()), 3))
+            0.5
+            0.25
+
+        Reference: I. Osband et al., "The neural testbed: evaluating joint predictions", 2022,
+            https://arxiv.org/abs/2110.04629
+        """
+        by_draw = self._by_draw(y).double()
+        numbers = self._groups(groups)
+        count = int(numbers.max()) + 1
+        total = by_draw.new_zeros(len(by_draw), count).index_add_(1, numbers, by_draw)
+        joint = self._mixed(total)
+        return joint[0] if groups is None else joint
+
+    def _by_draw(self, y: Tensor) -> Tensor:
+        """log p(y_b | f_s(x_b)), (S, B)."""
         log_prob = self.likelihood.log_prob(self.draws, self._targets(y), self.params)
         if log_prob.shape != self.draws.shape[:2]:
             raise ValueError(
                 f"{type(self.likelihood).__name__}.log_prob gives shape {tuple(log_prob.shape)} for {len(self.draws)} "
                 f"draws of {len(self)} examples: it must be one number for each, summed over the targets of an example"
             )
-        return self._mixed(log_prob)
+        return log_prob
+
+    def _groups(self, groups: Tensor | None) -> Tensor:
+        """The number of each example's group, checked, (B,)."""
+        if groups is None:
+            return torch.zeros(len(self), dtype=torch.long, device=self.draws.device)
+        numbers = tensor(groups, "groups").to(self.draws.device)
+        if numbers.shape != (len(self),) or numbers.is_floating_point() or numbers.dtype is torch.bool:
+            raise ValueError(
+                f"groups must be the whole number of a group for each of {len(self)} examples, got {numbers.dtype} of "
+                f"shape {tuple(numbers.shape)}"
+            )
+        if sorted(set(numbers.tolist())) != list(range(int(numbers.max()) + 1)):
+            raise ValueError("groups must be numbered 0, 1, ... without gaps: torch.unique(..., return_inverse=True)")
+        return numbers.long()
 
     def log_prob_each(self, y: Tensor) -> Tensor:
         """log sum_s w_s p(y_be | f_s(x_b)) of each element: (B,) for one class, (B, D), or of each position.
@@ -117,7 +169,7 @@ class Predictive(ABC):
         found = self.likelihood.elements(self.draws, self._targets(y), self.params)
         if found.y is None or found.example is None:
             raise ValueError(f"{type(self.likelihood).__name__}.elements does not give the targets and their examples")
-        rows = predictive(found.likelihood, found.outputs, found.params, self.log_weights)
+        rows = mixture(found.likelihood, found.outputs, found.params, self.log_weights)
         return rows, found.y, found.example
 
     def rows(self) -> Predictive:
@@ -125,7 +177,7 @@ class Predictive(ABC):
         if self.likelihood.event_axes == 1:
             return self
         found = self.likelihood.elements(self.draws, None, self.params)
-        return predictive(found.likelihood, found.outputs, found.params, self.log_weights)
+        return mixture(found.likelihood, found.outputs, found.params, self.log_weights)
 
     def _targets(self, y: Tensor) -> Tensor:
         outputs = self.likelihood.outputs_of(tuple(self.draws.shape[2:]))
@@ -288,11 +340,8 @@ def _probit(probability: Tensor) -> Tensor:
     return torch.special.ndtri(probability.clamp(info.tiny, 1.0 - info.eps))
 
 
-def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
-    """The predictive that fits the likelihood, of outputs (S, B, E) with log weights (S,) that are normalized here.
-
-    It is in the units of the target, and so are its draws where the likelihood has outputs in them.
-    """
+def mixture(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
+    """That of one tensor of outputs (S, B, E), in the units of the target; log weights (S,) are normalized here."""
     likelihood, draws, params = likelihood.in_units(draws, params)
     log_weights = log_weights.to(draws)
     normalized = log_weights - torch.logsumexp(log_weights, 0)

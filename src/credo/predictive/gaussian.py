@@ -32,10 +32,19 @@ _LARGE = 60.0
 
 @dataclass(frozen=True, eq=False)
 class OutputNormal:
-    """Outputs that are normal, f(x_b) ~ N(mean_b, covariance_b), or an equal mixture of M such normals."""
+    """Outputs that are normal, f(x_b) ~ N(mean_b, covariance_b), or an equal mixture of M such normals.
+
+    Attributes:
+        mean: (M, B, E).
+        covariance: of the outputs of each input, (M, B, E, E); or their variances alone, (M, B, E), where nothing
+            else is asked for.
+        joint: covariance of the outputs of each two inputs, Cov(f(x_a), f(x_b)), (M, B, B, E, E); None where nobody
+            has computed it.
+    """
 
     mean: Tensor  # (M, B, E)
-    covariance: Tensor  # (M, B, E, E); or (M, B, E), the variances alone, where nothing else is asked for
+    covariance: Tensor  # (M, B, E, E), or (M, B, E)
+    joint: Tensor | None = None  # (M, B, B, E, E)
 
     @property
     def variance(self) -> Tensor:
@@ -87,6 +96,20 @@ class GaussianPredictive(NumericPredictive):
         normal = torch.distributions.MultivariateNormal(self.draws, total, validate_args=False)
         return self._mixed(normal.log_prob(self._targets(y)))  # type: ignore[no-untyped-call]
 
+    def joint_log_prob(self, y: Tensor, groups: Tensor | None = None) -> Tensor:
+        """log N(y; mean, covariance + noise) of all examples together, by the covariance between inputs."""
+        targets, numbers = self._targets(y).double(), self._groups(groups)
+        each = [self._joint(targets, torch.nonzero(numbers == g)[:, 0]) for g in range(int(numbers.max()) + 1)]
+        return each[0] if groups is None else torch.stack(each)
+
+    def _joint(self, y: Tensor, rows: Tensor) -> Tensor:
+        """Of these examples."""
+        noise = self.noise[:, rows].double().flatten(1)  # (M, B D)
+        total = _among(self.outputs, rows).double() + torch.diag_embed(noise)
+        mean = self.draws[:, rows].double().flatten(1)
+        normal = torch.distributions.MultivariateNormal(mean, total, validate_args=False)
+        return self._mixed(normal.log_prob(y[rows].flatten()))  # type: ignore[no-untyped-call]
+
     def sample(self, count: int, seed: int = 0) -> Tensor:
         """`count` targets for each input, (count, B, D); inputs are independent of each other."""
         stream = Stream(seed, ("predictive sample",))
@@ -95,6 +118,22 @@ class GaussianPredictive(NumericPredictive):
         generator = stream.child("noise").generator(outputs.device)
         noise = torch.randn(outputs.shape, generator=generator, dtype=outputs.dtype, device=outputs.device)
         return outputs + self.noise[chosen].sqrt() * noise
+
+
+def _among(outputs: OutputNormal, rows: Tensor) -> Tensor:
+    """Covariance of all outputs of these inputs, (M, B E, B E)."""
+    if len(rows) == 1:
+        return outputs.covariance[:, rows[0]]
+    if outputs.joint is None:
+        raise ValueError(JOINT)
+    blocks = outputs.joint[:, rows][:, :, rows]  # (M, B, B, E, E)
+    return blocks.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+
+
+JOINT = (
+    "normals over the outputs of single inputs do not say how inputs move together, so they have no joint probability: "
+    "predict by drawn functions"
+)
 
 
 class Approximation(ABC):
@@ -178,6 +217,9 @@ class GaussianClassPredictive(ClassPredictive):
     def __repr__(self) -> str:
         return _shown(self)
 
+    def joint_log_prob(self, y: Tensor, groups: Tensor | None = None) -> NoReturn:
+        raise ValueError(JOINT)
+
     @cached_property
     def expected_entropy(self) -> Tensor:
         return self.average(self.approximation.expected_entropy(self.likelihood, self.outputs))
@@ -212,8 +254,9 @@ def gaussian_predictive(
     """The predictive of a network whose outputs are M normals, with log weights (M,) that are normalized here."""
     if isinstance(likelihood, Standardized):
         covariance = likelihood.covariance_in_units(outputs.covariance)
+        joint = None if outputs.joint is None else likelihood.covariance_in_units(outputs.joint)
         likelihood, mean, params = likelihood.in_units(outputs.mean, params)
-        outputs = OutputNormal(mean, covariance)
+        outputs = OutputNormal(mean, covariance, joint)
     weights = log_weights.to(outputs.mean).log_softmax(0)
     if isinstance(likelihood, Gaussian | LearnedGaussian | SharedGaussian):
         noise = likelihood.variance(outputs.mean, params)

@@ -265,7 +265,7 @@ def _double(
     forward: Tensor,
     uniform: Tensor,
 ) -> Tree:
-    sign = torch.where(forward, 1.0, -1.0).to(origin.dtype).unsqueeze(1)
+    sign = torch.where(forward, 1.0, -1.0).to(tree.momentum.dtype).unsqueeze(1)
     edge = tree.right.where(forward, tree.left).turned(sign)
     new = grow_subtree(value_and_gradient, edge, origin, step, metric, depth, uniform[1:])
     return join(tree, new, forward, sign, uniform[0])

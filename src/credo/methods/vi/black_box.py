@@ -102,7 +102,8 @@ class BlackBoxVI(MeanField):
         # whose gradient the estimate is
         surrogate = (params["mean"] * estimate["mean"] + params["rho"] * estimate["rho"]).sum(1)
         info = {"log_likelihood": values.log_likelihood.mean(0) / target.size, "kl": kl.mean(0) / target.size}
-        return surrogate, info, {BASELINE: torch.lerp(log_joint.shared.mean(0), baseline, self.baseline_decay)}
+        latest = log_joint.shared.mean(0).to(baseline.dtype)
+        return surrogate, info, {BASELINE: torch.lerp(latest, baseline, self.baseline_decay)}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from credo.methods.ascent import GradientAscent, Group, leaves_of
 from credo.methods.base import Info, Tick
 from credo.methods.vi.initializers import ConstantInit, Initializer, rho_of
 from credo.model import LIKELIHOOD_PREFIX, Batch, Model, Target
-from credo.posteriors import DiagonalGaussian
+from credo.posteriors import DiagonalGaussian, Posterior
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,19 @@ class MeanField(GradientAscent[VariationalState]):
         return VariationalState(
             variables, rho, self.optimizer.init(mean), self.optimizer.init(rho), self.memory(variables)
         )
+
+    def begin_at(self, state: VariationalState, start: Posterior) -> VariationalState:
+        """With the scales of a posterior that is a diagonal normal itself, but for those that are zero."""
+        if not isinstance(start, DiagonalGaussian) or self.initial_rho is not None:
+            return state
+        members = torch.arange(state.mean.members) % start.mean.members
+        for name, rho in state.rho.items():
+            known = start.scale.get(name)
+            if known is not None and known.shape[1:] == rho.shape[1:]:
+                scale = known[members.to(known.device)].to(rho)
+                # log(exp(s) - 1), the inverse of softplus
+                rho.copy_(torch.where(scale > 0, scale + torch.log(-torch.expm1(-scale)), rho))
+        return state
 
     def step(self, target: Target, state: VariationalState, batch: Batch, tick: Tick) -> tuple[VariationalState, Info]:
         q = state.leaves()

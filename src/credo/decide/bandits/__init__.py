@@ -1,0 +1,1 @@
+"""Bandits: choose one of several arms by a context, see its reward alone, and learn from it."""
