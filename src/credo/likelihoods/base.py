@@ -129,6 +129,10 @@ class Likelihood(ABC):
             f"{type(self).__name__} does not say its curvature in the outputs: give it a method fisher(outputs, params)"
         )
 
+    def total_fisher(self, outputs: Tensor, params: Params, weight: Tensor) -> Tensor:
+        """sum_b weight_b fisher_b, (..., E, E), of outputs (..., B, E)."""
+        return torch.einsum("b,...bij->...ij", weight, self.fisher(outputs, params))
+
     def fisher_root(self, outputs: Tensor, params: Params) -> Tensor:
         """S with S S^T = fisher, (..., B, E, R), R columns for each example."""
         fisher = self.fisher(outputs, params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -15,6 +15,8 @@ from credo.core.trees import Params
 from credo.likelihoods import Likelihood
 from credo.likelihoods.positions import AtPositions
 
+MATRIX_ENTRIES = 2**24
+"""Entries of the curvatures of single examples that are in memory at a time."""
 COLUMNS = 256
 """Columns of an example's curvature from which on positions are drawn together with random signs."""
 
@@ -39,6 +41,13 @@ class Outputs:
     weight: Tensor
     rng: Stream
 
+    def parts(self) -> Iterator[tuple[slice, Outputs]]:
+        """A few examples at a time, for which there is room for a matrix each."""
+        size = max(1, MATRIX_ENTRIES // self.values.shape[1] ** 2)
+        for start in range(0, len(self.values), size):
+            rows = slice(start, start + size)
+            yield rows, replace(self, values=self.values[rows], y=self.y[rows], weight=self.weight[rows])
+
     def scaled(self, column: Tensor) -> Tensor:
         """A column (B, *event) of the root of the curvature, with the root of each example's weight."""
         return column * self.weight.sqrt().to(column).view(-1, *[1] * (column.ndim - 1))
@@ -59,8 +68,12 @@ class Curvature(ABC):
     def columns(self, outputs: Outputs) -> Iterator[Tensor]:
         """Columns v (B, *event) of roots of L_b, L_b = sum v_b v_b^T, with the weights of the examples in them."""
 
-    def matrix(self, outputs: Outputs) -> Tensor | None:
-        """L_b (B, E, E) with the weights of the examples in it; None where there are the columns alone."""
+    def matrices(self, outputs: Outputs) -> Iterator[tuple[slice, Tensor]] | None:
+        """L_b (b, E, E) of some examples at a time, with their weights in it; None where there are columns alone."""
+        return None
+
+    def total(self, outputs: Outputs) -> Tensor | None:
+        """sum_b L_b, (E, E), with the weights of the examples; None where there are columns alone."""
         return None
 
 
@@ -95,11 +108,20 @@ class GaussNewton(Curvature):
                 each = roots[..., r] * signs[:, row].unsqueeze(-1)
                 yield outputs.scaled(likelihood.at_rows(each.unsqueeze(0), values.unsqueeze(0))[0])
 
-    def matrix(self, outputs: Outputs) -> Tensor | None:
+    def matrices(self, outputs: Outputs) -> Iterator[tuple[slice, Tensor]] | None:
+        return self._matrices(outputs) if outputs.values.ndim == 2 else None
+
+    @staticmethod
+    def _matrices(outputs: Outputs) -> Iterator[tuple[slice, Tensor]]:
+        for rows, part in outputs.parts():
+            fisher = part.likelihood.fisher(part.values.detach().unsqueeze(0), part.params)[0]
+            yield rows, fisher * part.weight.to(fisher).view(-1, 1, 1)
+
+    def total(self, outputs: Outputs) -> Tensor | None:
         if outputs.values.ndim != 2:
             return None
-        fisher = outputs.likelihood.fisher(outputs.values.detach().unsqueeze(0), outputs.params)[0]
-        return fisher * outputs.weight.to(fisher).view(-1, 1, 1)
+        values = outputs.values.detach().unsqueeze(0)
+        return outputs.likelihood.total_fisher(values, outputs.params, outputs.weight.to(values))[0]
 
 
 @dataclass(frozen=True)

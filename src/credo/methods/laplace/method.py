@@ -19,6 +19,7 @@ from credo.core.inputs import Inputs
 from credo.core.record import CredoWarning, Record
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
+from credo.likelihoods import Joint
 from credo.likelihoods.positions import AtPositions
 from credo.methods.base import Info, Method, StartFrom, Tick
 from credo.methods.laplace.curvature import CURVATURES, Curvature, GaussNewton, Outputs
@@ -206,6 +207,11 @@ class Laplace(Method[LaplaceState]):
     def _check_model(self, model: Model) -> None:
         likelihood, prior = model.likelihood, model.prior
         check_prediction(Prediction(self.prediction), likelihood)
+        if isinstance(likelihood, Joint):
+            raise ValueError(
+                "Laplace does not know the curvature of several heads together: use SWAG or an ensemble, or fit a model "
+                "of one head, Model(net, outputs='price')"
+            )
         if likelihood.event_axes > 1 and not isinstance(likelihood, AtPositions):
             raise ValueError(
                 f"Laplace knows the curvature of outputs (B, E) and of those at positions, and {likelihood} takes "

@@ -195,11 +195,12 @@ class DiagonalCurvature(Structure):
     def add(
         self, sums: Params, member: int, layouts: Layouts, captured: Captured, outputs: Outputs, by: Curvature
     ) -> None:
-        matrix = by.matrix(outputs) if captured.direct and len(layouts) == 1 else None
+        matrices = by.matrices(outputs) if captured.direct and len(layouts) == 1 else None
         call = _single(captured, layouts[0])
-        if matrix is not None and call is not None:
-            squares = matrix.diagonal(dim1=1, dim2=2).mT @ call.columns()[:, 0].square()
-            sums[_key(layouts[0], "values")][member] += self._placed(layouts[0], squares)
+        if matrices is not None and call is not None:
+            for rows, matrix in matrices:
+                squares = matrix.diagonal(dim1=1, dim2=2).mT @ call.columns(rows)[:, 0].square()
+                sums[_key(layouts[0], "values")][member] += self._placed(layouts[0], squares)
             return
         for v in by.columns(outputs):
             back = captured.backward(v)
@@ -287,9 +288,9 @@ class KroneckerCurvature(Structure):
         for layout, calls in products:
             for call in calls:
                 self._add_inputs(sums, member, layout, call, outputs.weight)
-        matrix = by.matrix(outputs) if captured.direct and len(products) == len(layouts) == 1 else None
-        if matrix is not None and _single(captured, layouts[0]) is not None:
-            sums[_key(layouts[0], "left")][member] += matrix.sum(0)
+        total = by.total(outputs) if captured.direct and len(products) == len(layouts) == 1 else None
+        if total is not None and _single(captured, layouts[0]) is not None:
+            sums[_key(layouts[0], "left")][member] += total
             return
         for v in by.columns(outputs):
             back = captured.backward(v)
@@ -351,9 +352,10 @@ class DenseCurvature(Structure):
         self, sums: Params, member: int, layouts: Layouts, captured: Captured, outputs: Outputs, by: Curvature
     ) -> None:
         layout, into = layouts[0], sums[_key(layouts[0], "matrix")][member]
-        matrix, call = by.matrix(outputs) if captured.direct else None, _single(captured, layout)
-        if matrix is not None and call is not None:
-            self._add_direct(into, layout, call, matrix)
+        matrices, call = by.matrices(outputs) if captured.direct else None, _single(captured, layout)
+        if matrices is not None and call is not None:
+            for rows, matrix in matrices:
+                self._add_direct(into, layout, call.columns(rows)[:, 0], matrix)
             return
         for v in by.columns(outputs):
             for _, total in _gradients(captured, captured.backward(v), layout):
@@ -361,9 +363,9 @@ class DenseCurvature(Structure):
                 into += lines.mT @ lines
 
     @staticmethod
-    def _add_direct(into: Tensor, layout: BlockLayout, call: ProductCall, matrix: Tensor) -> None:
+    def _add_direct(into: Tensor, layout: BlockLayout, a: Tensor, matrix: Tensor) -> None:
         """sum_b L_b (x) a_b a_b^T, for each pair of outputs."""
-        a, outputs = call.columns()[:, 0], matrix.shape[1]
+        outputs = matrix.shape[1]
         order = layout.split(torch.arange(layout.size, device=a.device).unsqueeze(0))
         at = torch.cat([order[name].reshape(outputs, -1) for name in layout.names], dim=1)
         for o in range(outputs):
