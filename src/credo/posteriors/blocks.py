@@ -68,7 +68,7 @@ class BlockLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class WeightBlock:
     """Some parameters, and K + I over them."""
 
     layout: BlockLayout
@@ -102,7 +102,7 @@ class Block:
         assert isinstance(self.precision, PositiveDense)
         return self.precision.inverse()
 
-    def of_member(self, member: int) -> Block:
+    def of_member(self, member: int) -> WeightBlock:
         return replace(self, precision=map_tensors(lambda _, t: t[member : member + 1], self.precision))
 
     def draws(self, noise: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ class Block:
         half = half.reshape(rows.shape)
         return half @ half.mT
 
-    def rescaled(self, factor: float) -> Block:
+    def rescaled(self, factor: float) -> WeightBlock:
         """With the prior's precision so many times as large: K / factor + I."""
         if isinstance(self.precision, PositiveDense):
             return replace(self, precision=_rescaled_dense(self.precision, factor))
@@ -138,7 +138,7 @@ def _rescaled_dense(precision: PositiveDense, factor: float) -> PositiveDense:
     return PositiveDense.of(whole)
 
 
-def packed(blocks: Sequence[Block]) -> Params:
+def packed(blocks: Sequence[WeightBlock]) -> Params:
     """The tensors of blocks by names that say what they are."""
     found = {}
     for block in blocks:
@@ -149,7 +149,7 @@ def packed(blocks: Sequence[Block]) -> Params:
     return found
 
 
-def unpacked(tensors: Mapping[str, Tensor], params: Mapping[str, Tensor]) -> tuple[Block, ...]:
+def unpacked(tensors: Mapping[str, Tensor], params: Mapping[str, Tensor]) -> tuple[WeightBlock, ...]:
     """The inverse of `packed`, with parameters (M, *shape)."""
     groups: dict[tuple[str, str], Params] = {}
     for key, t in tensors.items():
@@ -166,7 +166,7 @@ def _parsed(key: str) -> tuple[str, str, str]:
     return kind, names, part
 
 
-def _block(kind: str, names: tuple[str, ...], parts: Params, params: Mapping[str, Tensor]) -> Block:
+def _block(kind: str, names: tuple[str, ...], parts: Params, params: Mapping[str, Tensor]) -> WeightBlock:
     if missing := [name for name in names if name not in params] or [p for p in PARTS[kind] if p not in parts]:
         raise ValueError(f"a block of the curvature lacks {missing[0]!r}")
     layout = BlockLayout(names, tuple(tuple(params[name].shape[1:]) for name in names), kind == "kronecker")
@@ -174,7 +174,7 @@ def _block(kind: str, names: tuple[str, ...], parts: Params, params: Mapping[str
     for part, t in parts.items():
         if tuple(t.shape) != (members, *_shape(layout, part)):
             raise ValueError(f"{part} of the block of {', '.join(names)} has shape {tuple(t.shape)}")
-    block = Block(layout, _KINDS[kind](**parts))
+    block = WeightBlock(layout, _KINDS[kind](**parts))
     if not bool((block.smallest > 0).all()):
         raise ValueError(f"the precision of {', '.join(names)} is not positive")
     return block

@@ -28,7 +28,7 @@ from credo.likelihoods import (
 from credo.model import likelihood_params
 from credo.nets.structure import padding_rows
 from credo.posteriors.base import Posterior
-from credo.posteriors.blocks import Block, packed, unpacked
+from credo.posteriors.blocks import WeightBlock, packed, unpacked
 from credo.posteriors.draws import Draws, dealt
 from credo.posteriors.functions import Functions, NetworkFunctions
 from credo.posteriors.linearized import LinearizedFunctions, OutputDoubt, weight_noise
@@ -52,7 +52,7 @@ FARTHEST = 10.0
 GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 
 
-class Prediction(StrEnum):
+class PredictionFrom(StrEnum):
     """How predictions follow from normal weights."""
 
     LINEARIZED = "linearized"
@@ -65,9 +65,9 @@ class Prediction(StrEnum):
     """By the network itself at drawn weights."""
 
 
-APPROXIMATIONS: dict[Prediction, Approximation] = {
-    Prediction.PROBIT: Probit(),
-    Prediction.BRIDGE: LaplaceBridge(),
+APPROXIMATIONS: dict[PredictionFrom, Approximation] = {
+    PredictionFrom.PROBIT: Probit(),
+    PredictionFrom.BRIDGE: LaplaceBridge(),
 }
 
 
@@ -104,7 +104,7 @@ class LaplaceGaussian(Posterior):
     temperature: float = 1.0
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[WeightBlock, ...]:
         """The curvature by its blocks."""
         return unpacked(self.curvature, self.mean.params)
 
@@ -126,7 +126,7 @@ class LaplaceGaussian(Posterior):
         """`count` functions (100 when not said), dealt to the members in turn."""
         count = self.default_draws if count is None else whole_number("count", count)
         stream = Stream(seed, ("draw", "weights"))
-        if self.prediction == Prediction.WEIGHTS:
+        if self.prediction == PredictionFrom.WEIGHTS:
             variables = self._drawn(count, stream)
             return NetworkFunctions(self.model, variables, Draws.uniform(variables))
         log_weights = torch.full((count,), -math.log(count), device=self.device)
@@ -156,7 +156,7 @@ class LaplaceGaussian(Posterior):
         return padding_rows(self.model.network.module)
 
     @cached_property
-    def _of_member(self) -> list[tuple[Block, ...]]:
+    def _of_member(self) -> list[tuple[WeightBlock, ...]]:
         return [tuple(block.of_member(m) for block in self.blocks) for m in range(self.mean.members)]
 
     def _root(self, member: int) -> Params:
@@ -170,9 +170,9 @@ class LaplaceGaussian(Posterior):
         With a number of draws it is the mixture over as many functions, each of them the same for all inputs. Without,
         examples are independent of each other, and classes are those of outputs drawn from their normals.
         """
-        if draws is not None or self.prediction == Prediction.WEIGHTS:
+        if draws is not None or self.prediction == PredictionFrom.WEIGHTS:
             return super().predictor(draws, seed)
-        likelihood, approximation = self.model.likelihood, APPROXIMATIONS.get(Prediction(self.prediction))
+        likelihood, approximation = self.model.likelihood, APPROXIMATIONS.get(PredictionFrom(self.prediction))
         in_closed_form = _has_normal_noise(likelihood) or approximation is not None
 
         def predict(x: Inputs) -> Predictive:
@@ -233,7 +233,7 @@ class LaplaceGaussian(Posterior):
         Examples:
             `posterior.with_prediction("probit").predict(x).probs`
         """
-        chosen = one_of("prediction", prediction, Prediction)
+        chosen = one_of("prediction", prediction, PredictionFrom)
         check_prediction(chosen, self.model.likelihood)
         return replace(self, prediction=chosen.value)
 
@@ -286,7 +286,7 @@ class LaplaceGaussian(Posterior):
         members = (self.mean.members,)
         if tuple(self.evidence.shape) != members or tuple(self.effective.shape) != members:
             raise ValueError("the evidence and the number of effective parameters are not one for each member")
-        one_of("prediction", self.prediction, Prediction)
+        one_of("prediction", self.prediction, PredictionFrom)
         check_positive("temperature", self.temperature)
         covered = [name for block in self.blocks for name in block.layout.names]
         if sorted(covered) != sorted(self.precision):
@@ -299,16 +299,16 @@ class LaplaceGaussian(Posterior):
                 raise ValueError(f"the prior precision of {name!r} has shape {tuple(p.shape)}")
 
 
-def effective_parameters(blocks: Iterable[Block]) -> Tensor:
+def effective_parameters(blocks: Iterable[WeightBlock]) -> Tensor:
     """tr K (K + I)^-1 of each member, (M,): the parameters that the data determine rather than the prior."""
     return torch.stack([block.effective for block in blocks]).sum(0)
 
 
-def check_prediction(prediction: Prediction, likelihood: Likelihood) -> None:
+def check_prediction(prediction: PredictionFrom, likelihood: Likelihood) -> None:
     """Refuse approximations for targets that they are not made for."""
-    if prediction is Prediction.PROBIT and not isinstance(likelihood, Categorical | Bernoulli):
+    if prediction is PredictionFrom.PROBIT and not isinstance(likelihood, Categorical | Bernoulli):
         raise ValueError(f"prediction='probit' is for classes, and the likelihood is {likelihood}: use 'linearized'")
-    if prediction is Prediction.BRIDGE and not isinstance(likelihood, Categorical):
+    if prediction is PredictionFrom.BRIDGE and not isinstance(likelihood, Categorical):
         raise ValueError(
             f"prediction='bridge' is for one of K classes, and the likelihood is {likelihood}: use 'linearized'"
         )

@@ -24,7 +24,7 @@ from credo.core.trees import Params, Variables
 from credo.model import Model, likelihood_params
 from credo.nets.calls import Call, Captured, ProductCall, capture
 from credo.nets.plan import Plan
-from credo.posteriors.blocks import Block
+from credo.posteriors.blocks import WeightBlock
 from credo.posteriors.functions import CACHE_ENTRIES, ELSEWHERE, MEMORY_ENTRIES, Functions
 from credo.predictive import OutputNormal
 
@@ -102,7 +102,7 @@ def _ready_for_forward_mode() -> None:
         torch.func.jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
 
 
-def weight_noise(blocks: Sequence[Block], stream: Stream, like: Tensor) -> Params:
+def weight_noise(blocks: Sequence[WeightBlock], stream: Stream, like: Tensor) -> Params:
     """A draw of the weights of one member less their mean, in the units of the prior, (*shape) each.
 
     The noise is drawn on the CPU, so that it is the same wherever the tensors are.
@@ -122,7 +122,7 @@ class OutputDoubt:
 
     model: Model
     variables: Variables  # of one member
-    blocks: tuple[Block, ...]
+    blocks: tuple[WeightBlock, ...]
     root: Params  # of the prior's variances, P^-1/2, broadcastable to (1, *shape) each
     variance: float = 1.0  # what the covariance is multiplied by: the temperature
 
@@ -158,7 +158,7 @@ class OutputDoubt:
         shape = (*outputs.shape, *([] if independent else outputs.shape[1:]))
         return outputs, total * self.variance + outputs.new_zeros(shape)
 
-    def _direct(self, block: Block, call: Call, outputs: Tensor, independent: bool) -> Tensor:
+    def _direct(self, block: WeightBlock, call: Call, outputs: Tensor, independent: bool) -> Tensor:
         """Of a last layer whose outputs are those of the network: the derivatives by them are unit vectors."""
         examples, size = outputs.shape
         if not isinstance(call, ProductCall) or not _is_single(call):
@@ -176,7 +176,7 @@ class OutputDoubt:
         unit = torch.eye(size, dtype=outputs.dtype, device=outputs.device)
         return self._covariance(block, [call], [unit.unsqueeze(1).expand(size, examples, size)])
 
-    def _covariance(self, block: Block, calls: Sequence[Call], back: Sequence[Tensor]) -> Tensor:
+    def _covariance(self, block: WeightBlock, calls: Sequence[Call], back: Sequence[Tensor]) -> Tensor:
         """J Sigma J^T of one block, (B, E, E), by derivatives by the outputs of its calls, (E, B, ...) each."""
         call = calls[0]
         alone = len(calls) == 1 and call.names == block.layout.names and not isinstance(block.precision, PositiveDense)
@@ -187,7 +187,7 @@ class OutputDoubt:
             return (g * self._by_output(block, call).unsqueeze(1)) @ g.mT
         return self._by_jacobian(block, calls, back)
 
-    def _by_output(self, block: Block, call: ProductCall) -> Tensor:
+    def _by_output(self, block: WeightBlock, call: ProductCall) -> Tensor:
         """sum_i a_i^2 / (precision of output o and input i), (B, outputs), in the basis of the block."""
         columns = call.columns()[:, 0]
         if isinstance(block.precision, Kronecker):
@@ -203,11 +203,11 @@ class OutputDoubt:
         widths = {call.weight: like.shape[-1] - (call.bias is not None), call.bias: 1}
         return torch.cat([self.root[name].reshape(1).expand(width) for name, width in widths.items() if name])
 
-    def _joined_root(self, block: Block) -> Tensor:
+    def _joined_root(self, block: WeightBlock) -> Tensor:
         """(1, P)."""
         return block.layout.join({name: self.root[name].expand(1, *shape) for name, shape in _shapes(block)})
 
-    def _by_blocks(self, block: Block, call: ProductCall) -> Tensor:
+    def _by_blocks(self, block: WeightBlock, call: ProductCall) -> Tensor:
         """Sum over inputs i, j of a_i a_j Sigma_(oi)(pj), (B, outputs, outputs), of a dense covariance."""
         rows = call.sizes[0]
         a = call.columns()[:, 0]
@@ -222,12 +222,12 @@ class OutputDoubt:
                 found[:, o, p] = found[:, p, o] = each
         return found
 
-    def _written(self, block: Block) -> Tensor:
+    def _written(self, block: WeightBlock) -> Tensor:
         """The covariance of a dense block, (P, P)."""
         root = self._joined_root(block)[0]
         return block.direct[0] * root * root.unsqueeze(1)
 
-    def _by_jacobian(self, block: Block, calls: Sequence[Call], back: Sequence[Tensor]) -> Tensor:
+    def _by_jacobian(self, block: WeightBlock, calls: Sequence[Call], back: Sequence[Tensor]) -> Tensor:
         """By the derivatives of each output by the weights of the block, for a few examples at a time."""
         outputs, examples = back[0].shape[:2]
         size = max(1, JACOBIAN_ENTRIES // (outputs * block.layout.size))
@@ -238,7 +238,7 @@ class OutputDoubt:
             found.append(block.covariance(torch.stack(lines, dim=1)))
         return torch.cat(found)
 
-    def _gradients(self, block: Block, calls: Sequence[Call], back: Sequence[Tensor], rows: slice) -> Tensor:
+    def _gradients(self, block: WeightBlock, calls: Sequence[Call], back: Sequence[Tensor], rows: slice) -> Tensor:
         """Derivatives of one output by the weights of the block, in the units of the prior, (b, P)."""
         total: Params = {}
         for call, g in zip(calls, back, strict=True):
@@ -257,7 +257,7 @@ def _is_single(call: ProductCall) -> bool:
     return call.positions == 1 and call.groups == 1
 
 
-def _shapes(block: Block) -> list[tuple[str, tuple[int, ...]]]:
+def _shapes(block: WeightBlock) -> list[tuple[str, tuple[int, ...]]]:
     return list(zip(block.layout.names, block.layout.shapes, strict=True))
 
 

@@ -2,7 +2,7 @@
 
 from credo.methods.laplace.curvature import Curvature, EmpiricalFisher, GaussNewton, Hessian
 from credo.methods.laplace.method import Laplace, PrecisionFrom
-from credo.methods.laplace.sharing import Sharing
+from credo.methods.laplace.sharing import WeightSharing
 from credo.methods.laplace.structures import DenseCurvature, DiagonalCurvature, KroneckerCurvature, Structure
 
 __all__ = [
@@ -15,6 +15,6 @@ __all__ = [
     "KroneckerCurvature",
     "Laplace",
     "PrecisionFrom",
-    "Sharing",
     "Structure",
+    "WeightSharing",
 ]

@@ -37,7 +37,7 @@ from credo.methods.point import PointMethod, PointState
 from credo.model import Batch, Model, Target, likelihood_params
 from credo.nets.calls import capture, last_layer, layer_uses
 from credo.nets.layer import LayerUse
-from credo.posteriors import Draws, Posterior, Prediction
+from credo.posteriors import Draws, Posterior, PredictionFrom
 from credo.posteriors.laplace import check_prediction
 
 
@@ -123,7 +123,7 @@ class Laplace(Method[LaplaceState]):
     curvature: Curvature | str = GaussNewton()
     precision: str = PrecisionFrom.EVIDENCE
     by_layer: bool = False
-    prediction: str = Prediction.LINEARIZED
+    prediction: str = PredictionFrom.LINEARIZED
     after: PointMethod | None = None
     batch_size: int | None = 128
     memory: float | None = None
@@ -133,7 +133,7 @@ class Laplace(Method[LaplaceState]):
         object.__setattr__(self, "curvature", _resolved("curvature", self.curvature, CURVATURES))
         check_options(self)
         object.__setattr__(self, "precision", one_of("precision", self.precision, PrecisionFrom))
-        object.__setattr__(self, "prediction", one_of("prediction", self.prediction, Prediction))
+        object.__setattr__(self, "prediction", one_of("prediction", self.prediction, PredictionFrom))
         object.__setattr__(self, "subset", patterns("subset", self.subset))
         if self.batch_size is not None:
             check_at_least("batch_size", self.batch_size, 1)
@@ -206,11 +206,11 @@ class Laplace(Method[LaplaceState]):
 
     def _check_model(self, model: Model) -> None:
         likelihood, prior = model.likelihood, model.prior
-        check_prediction(Prediction(self.prediction), likelihood)
+        check_prediction(PredictionFrom(self.prediction), likelihood)
         if isinstance(likelihood, Joint):
             raise ValueError(
-                "Laplace does not know the curvature of several heads together: use SWAG or an ensemble, or fit a model "
-                "of one head, Model(net, outputs='price')"
+                "Laplace does not know the curvature of several heads together: use SWAG or an ensemble, or fit a "
+                "model of one head, Model(net, outputs='price')"
             )
         if likelihood.event_axes > 1 and not isinstance(likelihood, AtPositions):
             raise ValueError(

@@ -17,7 +17,7 @@ from credo.methods.laplace.noise import LOG_SCALE, learned_noise
 from credo.methods.laplace.structures import Layouts, Structure, Whitened
 from credo.model import Model, Target
 from credo.posteriors import LaplaceGaussian
-from credo.posteriors.blocks import Block, packed
+from credo.posteriors.blocks import WeightBlock, packed
 from credo.priors import Normal
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class NormalAtMode:
         return found
 
     def _assembled(
-        self, state: LaplaceState, fit: Fit, chosen: Chosen, blocks: Sequence[Block], precision: Params
+        self, state: LaplaceState, fit: Fit, chosen: Chosen, blocks: Sequence[WeightBlock], precision: Params
     ) -> LaplaceGaussian:
         model, dtype = self.target.model, self.target.model.network.dtype
         log_likelihood = state.log_likelihood / state.count
@@ -168,7 +168,7 @@ class NormalAtMode:
         return model.with_prior(replace(model.prior, scale=model.prior.scale / math.sqrt(float(first))))
 
     def _notes(
-        self, state: LaplaceState, chosen: Chosen, blocks: Sequence[Block], precision: Params, effective: Tensor
+        self, state: LaplaceState, chosen: Chosen, blocks: Sequence[WeightBlock], precision: Params, effective: Tensor
     ) -> tuple[str, ...]:
         notes = []
         total = sum(layout.size for layout in self.layouts)
@@ -190,7 +190,9 @@ class NormalAtMode:
             )
         return tuple(notes)
 
-    def _distance(self, state: LaplaceState, chosen: Chosen, blocks: Sequence[Block], precision: Params) -> Tensor:
+    def _distance(
+        self, state: LaplaceState, chosen: Chosen, blocks: Sequence[WeightBlock], precision: Params
+    ) -> Tensor:
         """g^T (H + P)^-1 g of each member, (M,): the squared distance to the mode, in standard deviations."""
         count, total = state.count, torch.zeros_like(state.count)
         for block in blocks:

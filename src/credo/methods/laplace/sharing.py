@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Sharing(StrEnum):
+class WeightSharing(StrEnum):
     """How Kronecker products treat positions that share the weights of a layer."""
 
     EXPAND = "expand"

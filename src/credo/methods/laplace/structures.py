@@ -15,10 +15,10 @@ from credo.core.checks import check_options, one_of
 from credo.core.matrices import Diagonal, Kronecker, PositiveDense
 from credo.core.trees import Params
 from credo.methods.laplace.curvature import Curvature, Outputs, hessian
-from credo.methods.laplace.sharing import Sharing
+from credo.methods.laplace.sharing import WeightSharing
 from credo.nets.calls import Captured, ProductCall
 from credo.nets.layer import LayerUse
-from credo.posteriors.blocks import Block, BlockLayout
+from credo.posteriors.blocks import BlockLayout, WeightBlock
 
 GRADIENT_ENTRIES = 2**24
 """Entries of gradients of single examples that are in memory at a time."""
@@ -40,7 +40,7 @@ class Whitened(ABC):
         """(M, P)."""
 
     @abstractmethod
-    def block(self, scale: Tensor) -> Block:
+    def block(self, scale: Tensor) -> WeightBlock:
         """K scale + I, for a number of each member (M, 1)."""
 
 
@@ -54,8 +54,8 @@ class WhitenedDiagonal(Whitened):
     def eigenvalues(self) -> Tensor:
         return self.values
 
-    def block(self, scale: Tensor) -> Block:
-        return Block(self.layout, Diagonal(self.values * scale + 1.0))
+    def block(self, scale: Tensor) -> WeightBlock:
+        return WeightBlock(self.layout, Diagonal(self.values * scale + 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,9 @@ class WhitenedProduct(Whitened):
     def eigenvalues(self) -> Tensor:
         return self.matrix.eigenvalues()
 
-    def block(self, scale: Tensor) -> Block:
+    def block(self, scale: Tensor) -> WeightBlock:
         left = self.matrix.left_values * scale
-        return Block(self.layout, replace(self.matrix, left_values=left, shift=torch.ones_like(scale)))
+        return WeightBlock(self.layout, replace(self.matrix, left_values=left, shift=torch.ones_like(scale)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,10 @@ class WhitenedDense(Whitened):
     def eigenvalues(self) -> Tensor:
         return torch.linalg.eigvalsh(self.matrix)
 
-    def block(self, scale: Tensor) -> Block:
+    def block(self, scale: Tensor) -> WeightBlock:
         whole = self.matrix * scale.unsqueeze(2)
         whole.diagonal(dim1=1, dim2=2).add_(1.0)
-        return Block(self.layout, PositiveDense.of(whole))
+        return WeightBlock(self.layout, PositiveDense.of(whole))
 
 
 class Structure(ABC):
@@ -264,7 +264,7 @@ class KroneckerCurvature(Structure):
 
     def __post_init__(self) -> None:
         check_options(self)
-        object.__setattr__(self, "sharing", one_of("sharing", self.sharing, Sharing))
+        object.__setattr__(self, "sharing", one_of("sharing", self.sharing, WeightSharing))
 
     def layouts(self, uses: Sequence[LayerUse], shapes: dict[str, tuple[int, ...]]) -> Layouts:
         return _per_use(uses, shapes, products=True)
@@ -313,7 +313,7 @@ class KroneckerCurvature(Structure):
 
     def _reduced(self, values: Tensor, *, mean: bool) -> Tensor:
         """(b, T, ...) as it is, or with one position."""
-        if self.sharing == Sharing.EXPAND:
+        if self.sharing == WeightSharing.EXPAND:
             return values
         return values.mean(1, keepdim=True) if mean else values.sum(1, keepdim=True)
 
