@@ -234,7 +234,7 @@ def test_memory_is_known_beforehand() -> None:
     x = inputs(6, 50).float()
     with pytest.raises(ValueError, match=r"dense curvature would take 1.0 GiB.*structure='kronecker' takes [\d.]+ KiB"):
         classify(nets.MLP(50, 2, (100,)), x, structure="dense", memory=0.5)
-    with pytest.raises(ValueError, match="there are 524.3 KiB: structure='diagonal' takes"):
+    with pytest.raises(ValueError, match=r"there are 524.3 KiB: structure='diagonal' takes"):
         classify(nets.MLP(50, 2, (100,)), x, structure="dense", memory=0.0005)
     assert any("which takes" in note for note in classify(nets.MLP(50, 2, (100,)), x).notes)
 

@@ -7,21 +7,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from credo.core.available import available_bytes, shown_bytes
-from credo.core.checks import check_at_least, check_options, check_positive, one_of, patterns, unmatched
+from credo.core.checks import check_at_least, check_options, check_positive, one_of, patterns
 from credo.core.inputs import Inputs
 from credo.core.record import CredoWarning, Record
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
-from credo.likelihoods import Joint
-from credo.likelihoods.positions import AtPositions
 from credo.methods.base import Info, Method, StartFrom, Tick
+from credo.methods.laplace.admission import check_model, subset_names
 from credo.methods.laplace.curvature import CURVATURES, Curvature, GaussNewton, Outputs
 from credo.methods.laplace.noise import NoiseSums, learned_noise, noise_sums, settled_noise
 from credo.methods.laplace.result import NormalAtMode
@@ -38,7 +36,6 @@ from credo.model import Batch, Model, Target, likelihood_params
 from credo.nets.calls import capture, last_layer, layer_uses
 from credo.nets.layer import LayerUse
 from credo.posteriors import Draws, Posterior, PredictionFrom
-from credo.posteriors.laplace import check_prediction
 
 
 class PrecisionFrom(StrEnum):
@@ -162,6 +159,10 @@ class Laplace(Method[LaplaceState]):
     start_from = _by_after(StartFrom.MODULE, StartFrom.FRESH)
 
     @property
+    def _by_evidence(self) -> bool:
+        return self.precision == PrecisionFrom.EVIDENCE
+
+    @property
     def _structure(self) -> Structure:
         assert isinstance(self.structure, Structure)
         return self.structure
@@ -180,14 +181,14 @@ class Laplace(Method[LaplaceState]):
         return sum(self._epochs) * batches
 
     def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
-        self._check_model(model)
+        check_model(model, self._structure, PredictionFrom(self.prediction), by_evidence=self._by_evidence)
         network, variables = model.network, model.network.given().to(x.device)
-        uses = layer_uses(network, variables, x, self._names(model, variables, x))
+        uses = layer_uses(network, variables, x, subset_names(self.subset, model, variables, x))
         needed = self.nbytes(self._structure, model, uses)
         limit = available_bytes(x.device) if self.memory is None else int(self.memory * 2**30)
         if needed > limit:
             last = layer_uses(network, variables, x, last_layer(network, variables, x))
-            raise ValueError(_too_much(self, model, {"": uses, ", subset='last'": last}, needed, limit))
+            raise ValueError(self._too_much(model, {"": uses, ", subset='last'": last}, needed, limit))
         weights = sum(math.prod(network.layout[name].shape) for use in uses for name in use.names)
         notes = [
             f"{self._structure.name} curvature of {weights:,} of {_count(model):,} weights, which takes "
@@ -204,47 +205,20 @@ class Laplace(Method[LaplaceState]):
         itemsize = torch.finfo(model.network.dtype).bits // 8
         return self.members * structure.nbytes(structure.layouts(uses, _shapes(model)), itemsize)
 
-    def _check_model(self, model: Model) -> None:
-        likelihood, prior = model.likelihood, model.prior
-        check_prediction(PredictionFrom(self.prediction), likelihood)
-        if isinstance(likelihood, Joint):
-            raise ValueError(
-                "Laplace does not know the curvature of several heads together: use SWAG or an ensemble, or fit a "
-                "model of one head, Model(net, outputs='price')"
-            )
-        if likelihood.event_axes > 1 and not isinstance(likelihood, AtPositions):
-            raise ValueError(
-                f"Laplace knows the curvature of outputs (B, E) and of those at positions, and {likelihood} takes "
-                "others: use SWAG or an ensemble"
-            )
-        normal = prior.precision(model.network.layout) is not None
-        if self.precision == PrecisionFrom.EVIDENCE and not normal:
-            raise ValueError(
-                f"precision='evidence' chooses the scale of a normal prior, and the model has {prior}: give "
-                "priors.Normal(), or keep its prior by precision='model' and structure='diagonal' or 'dense'"
-            )
-        if not normal:
-            prior.curvature(model.network.given().params, model.network.layout)  # which refuses a prior that has none
-            if isinstance(self.structure, KroneckerCurvature):
-                raise ValueError(
-                    f"{prior} has another curvature at each weight, and a Kronecker product takes one for each layer: "
-                    "use priors.Normal(), or structure='diagonal' or 'dense'"
-                )
-
-    def _names(self, model: Model, variables: Variables, x: Inputs) -> tuple[str, ...]:
-        """The parameters that get a distribution."""
-        layout = model.network.layout
-        if self.subset == "all":
-            return tuple(layout)
-        if self.subset == "last":
-            return last_layer(model.network, variables, x)
-        listed = (self.subset,) if isinstance(self.subset, str) else self.subset
-        if lost := unmatched(listed, list(layout)):
-            raise ValueError(
-                f"subset={lost[0]!r} matches no parameter of the net, which has {', '.join(list(layout)[:6])}, ...: "
-                "'all' and 'last' are words for all of them and for the last linear layer"
-            )
-        return tuple(name for name in layout if any(fnmatchcase(name, pattern) for pattern in listed))
+    def _too_much(self, model: Model, uses: Mapping[str, Sequence[LayerUse]], needed: int, limit: int) -> str:
+        """A sentence that names a structure which fits, of what layers do with some subsets, by the words for these."""
+        normal = model.prior.precision(model.network.layout) is not None
+        structures = [KroneckerCurvature(), DiagonalCurvature()] if normal else [DiagonalCurvature()]
+        advice = "memory=... allows more"
+        for words, each in reversed([*uses.items()]):
+            for structure in reversed(structures):
+                size = self.nbytes(structure, model, each)
+                if size <= limit:
+                    advice = f"structure={structure.name!r}{words} takes {shown_bytes(size)}"
+        return (
+            f"the {self._structure.name} curvature would take {shown_bytes(needed)}, and there are "
+            f"{shown_bytes(limit)}: {advice}"
+        )
 
     def init(self, target: Target, variables: Variables, rng: Stream) -> LaplaceState:
         members, first = variables.members, next(iter(variables.params.values()))
@@ -359,7 +333,7 @@ class Laplace(Method[LaplaceState]):
                 self._structure,
                 self._layouts(target),
                 variables,
-                by_evidence=self.precision == PrecisionFrom.EVIDENCE,
+                by_evidence=self._by_evidence,
                 by_layer=self.by_layer,
                 prediction=self.prediction,
             ).posterior(state, finite)
@@ -395,27 +369,3 @@ def _shapes(model: Model) -> dict[str, tuple[int, ...]]:
 
 def _count(model: Model) -> int:
     return sum(math.prod(info.shape) for info in model.network.layout.values())
-
-
-def _too_much(method: Laplace, model: Model, uses: Mapping[str, Sequence[LayerUse]], needed: int, limit: int) -> str:
-    """A sentence that names a structure which fits.
-
-    Args:
-        method: what was wanted.
-        model: of it.
-        uses: what layers do with the parameters of some subsets, by the words for these.
-        needed: bytes.
-        limit: bytes.
-    """
-    normal = model.prior.precision(model.network.layout) is not None
-    structures = [KroneckerCurvature(), DiagonalCurvature()] if normal else [DiagonalCurvature()]
-    advice = "memory=... allows more"
-    for words, each in reversed([*uses.items()]):
-        for structure in reversed(structures):
-            size = method.nbytes(structure, model, each)
-            if size <= limit:
-                advice = f"structure={structure.name!r}{words} takes {shown_bytes(size)}"
-    return (
-        f"the {method._structure.name} curvature would take {shown_bytes(needed)}, and there are "
-        f"{shown_bytes(limit)}: {advice}"
-    )
