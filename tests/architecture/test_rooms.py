@@ -52,7 +52,6 @@ ROOMS: dict[str, set[str]] = {
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
     "reports": GROUND | MEASURES | {"predictive", "posteriors", "evaluation", "loop"},
-    "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
     "imaging": CORE | {"data", "generative", "metrics", "reports"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
     "experiments": APPLIED | {ROOT},
