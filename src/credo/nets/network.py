@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -40,6 +41,7 @@ class Network:
 
     def __init__(self, net: Net, dropout: DropoutChange | None = None, scaling: InputScaling | None = None) -> None:
         self._make = None if isinstance(net, nn.Module) else net
+        self.noise_off = False
         self.dropout, self.scaling = dropout, scaling
         self.output_rule: OutputRule | HeadsRule = OutputRule()
         with Stream(0, ("structure",)).borrowed_global():
@@ -70,7 +72,8 @@ class Network:
     def with_dropout(self, change: DropoutChange) -> Network:
         """The same network with other dropout."""
         twin = Network(self._make or self.module, dropout=change, scaling=self.scaling)
-        return twin.with_outputs(self.output_rule)
+        twin = twin.with_outputs(self.output_rule)
+        return twin.without_noise() if self.noise_off else twin
 
     def with_outputs(self, rule: OutputRule | HeadsRule) -> Network:
         """The same network, of which another tensor is the output, or several are."""
@@ -98,7 +101,7 @@ class Network:
         for layer in skeleton.modules():
             if isinstance(layer, nn.modules.batchnorm._NormBase):
                 layer.train()
-        twin._training, twin._first = replace(self._training, skeleton=skeleton), None
+        twin.noise_off, twin._training, twin._first = True, replace(self._training, skeleton=skeleton), None
         twin._traces, twin._vectorizes = Recent[Trace](), Recent[bool]()
         return twin
 
@@ -207,11 +210,12 @@ class Network:
         def attempt() -> bool:
             two = variables.take([0, 0])
             try:
-                with torch.no_grad():
+                with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
                     self.evaluate(two, few(x, 2), Plan.TOGETHER)
             except RuntimeError:  # if it is not about values, one by one meets it again
                 return False
-            return True
+            return not any("batching rule" in str(each.message) for each in said)  # torch would loop by itself
 
         return self._vectorizes.get(shape_key(x), attempt)
 

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from credo.core.inputs import Inputs, is_graph, leaves_of
 from credo.nets.calling import Parameters, arguments
 from credo.nets.checkpointing import Checkpointing, checkpointing_of
-from credo.nets.forward import Attribute
+from credo.nets.forward import HOOKS, Attribute
 from credo.nets.hidden_noise import NoiseWatch, looking
 from credo.nets.layer import LAYERS, TRANSPOSED, Layer, groups_of, layer_call
 from credo.nets.random_calls import DropKind, DropMode, DropRequest, average_mask
@@ -30,7 +30,7 @@ _ZERO_STAYS_ZERO = {
 """Functions behind which a dropped unit is still zero, so that the next layer has nothing of it."""
 ROOT = "forward"
 """What the module itself is called where it drops by a function in its forward pass."""
-_BOOKKEEPING = vars(nn.Module()).keys() - {"training"}
+_BOOKKEEPING = vars(nn.Module()).keys() - {"training", *HOOKS}
 """Attributes of every module that are no state of its author's."""
 _DEPTH = 3
 """How far into lists of lists a change is looked for."""
