@@ -30,7 +30,7 @@ _ZERO_STAYS_ZERO = {
 """Functions behind which a dropped unit is still zero, so that the next layer has nothing of it."""
 ROOT = "forward"
 """What the module itself is called where it drops by a function in its forward pass."""
-_BOOKKEEPING = vars(nn.Module()).keys() - {"training", *HOOKS}
+_BOOKKEEPING = vars(nn.Module()).keys() - {"training"}
 """Attributes of every module that are no state of its author's."""
 _DEPTH = 3
 """How far into lists of lists a change is looked for."""
@@ -245,7 +245,9 @@ def _attributes(module: nn.Module) -> dict[Attribute, tuple[Any, Any]]:
     found = {}
     for path, part in module.named_modules():
         for name, value in vars(part).items():
-            if name not in _BOOKKEEPING:
+            if name in HOOKS and value:
+                found[Attribute(path, name, False)] = (tuple(value), value)
+            elif name not in _BOOKKEEPING:
                 found[Attribute(path, name, False)] = (_mark(value, _DEPTH), value)
         for name, value in part._buffers.items():
             if value is None:
