@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -82,7 +82,8 @@ class ActiveLearner:
         model: the statistical model, or a bare module.
         pool: inputs (N, ...), a tensor or several in a dict or tuple; or a Dataset or DataLoader, whose examples are
             numbered by the data set and read when they are needed.
-        method: how to learn in each round.
+        method: how to learn in each round; or a function from the number of labels to that, so that few labels may get
+            as many steps as many.
         questions: how inputs are chosen.
         restart: where training begins in each round.
         seed: of everything that is random: round r trains with a seed of its own.
@@ -105,7 +106,7 @@ class ActiveLearner:
 
     model: Model | nn.Module
     pool: Any
-    method: Method
+    method: Method | Callable[[int], Method]
     questions: Questions = field(default_factory=Questions)
     restart: Restart | str = Restart.COLD
     seed: int = 0
@@ -115,7 +116,8 @@ class ActiveLearner:
     test: Any = None
 
     def __post_init__(self) -> None:
-        check_kind("method", self.method, "credo.DeepEnsemble()", Method)
+        if not callable(self.method):
+            check_kind("method", self.method, "credo.DeepEnsemble()", Method)
         check_kind("questions", self.questions, "Questions(acquisition='bald')", Questions)
         self.restart = one_of("restart", self.restart, Restart)
         self.model = self.model if isinstance(self.model, Model) else Model(self.model)
@@ -124,8 +126,9 @@ class ActiveLearner:
         self._posterior: Posterior | None = None
         self._identity: dict[str, Any] = {}
         if self.folder is not None:
+            methods = [self._method(count) for count in (1, 100)]
             self._identity = identity(
-                self.model, self._pool, self.method, self.questions, seed=self.seed, restart=self.restart
+                self.model, self._pool, methods, self.questions, seed=self.seed, restart=self.restart
             )
             self.rounds = read_session(Path(self.folder), self._identity, len(self._pool))
 
@@ -239,9 +242,18 @@ class ActiveLearner:
     def _refuse_to_learn(self, rounds: Sequence[Round], before: Posterior | None) -> None:
         """Whatever `fit` would refuse is refused before it is written down."""
         streams, device = Stream(self.seed, ("active", "attempt")), torch.device(self.device)
+        method = self._method(len(labels_of(rounds)))
         with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad():
             warnings.simplefilter("ignore", CredoWarning)  # `fit` says it again
-            prepare(self.model, Data(self._data(rounds), PAIR), self.method, streams, device, before, 1.0)
+            prepare(self.model, Data(self._data(rounds), PAIR), method, streams, device, before, 1.0)
+
+    def _method(self, labels: int) -> Method:
+        """How to learn from so many labels."""
+        if isinstance(self.method, Method):
+            return self.method
+        method = self.method(labels)
+        check_kind("method(labels)", method, "credo.DeepEnsemble()", Method)
+        return method
 
     def _learned(self) -> Posterior:
         """The posterior after all rounds; those that a folder holds are not trained again."""
@@ -257,7 +269,7 @@ class ActiveLearner:
         posterior = fit(
             self.model,
             self._data(self.rounds[:count]),
-            self.method,
+            self._method(len(labels_of(self.rounds[:count]))),
             seed=Stream(self.seed, ("active", "train", count)).key() % 2**31,
             device=self.device,
             progress=False,
