@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -23,7 +23,7 @@ from credo.loop.checkpoints import Checkpoint
 from credo.loop.preparation import Data, Start, checkpoints_for, chosen_plan, collector_for, prepare
 from credo.loop.progress import Listener, listener
 from credo.loop.roles import Place, roles_of
-from credo.loop.run import Loop, Services
+from credo.loop.run import Augment, Loop, Services
 from credo.loop.units import saved_standards
 from credo.loop.validation import HeldOutForm, Validation
 from credo.methods.base import Method, Sampler
@@ -53,6 +53,7 @@ def fit(
     seconds: float | None = None,
     temperature: float = 1.0,
     plan: Plan | None = None,
+    augment: Augment | None = None,
 ) -> Posterior:
     """Learn a posterior from data.
 
@@ -73,8 +74,8 @@ def fit(
         weights: how much each example counts, (N,): a weight of two is an example that comes twice; or the key or place
             of the part of the data that says so.
         mask: which positions of the targets were observed, (N, *positions) of yes or no, for a network with outputs at
-            positions; or the key or place of the part of the data that says so, such as "attention_mask". A class of
-            -100, or a NaN, in y says the same.
+            positions; a dict of masks by the name of a head; or the key or place of the part of the data that says so,
+            such as "attention_mask". A class of -100, or a NaN, in y says the same.
         checkpoint: a folder to save the run to as it goes, or a `Checkpoint` with an interval.
         resume: continue the run that the checkpoint folder holds, if there is one.
         progress: True or False; None shows a line where there is a terminal; or a function that takes a `Report`.
@@ -83,6 +84,9 @@ def fit(
         seconds: stop after this much time, counted from this call, and keep what there is.
         temperature: T of the tempered posterior p(w | data)^(1/T).
         plan: members together or one by one; None chooses, measuring where it is not obvious.
+        augment: varies the inputs of each batch in training, such as `credo.data.augmentation.Augmentation(flip=True)`
+            for images: a function of the inputs and the step's stream of randomness that returns inputs of the same
+            shape.
 
     Returns:
         The posterior. Its `notes` say what was chosen and what went wrong. Ctrl-C ends a run and keeps its result.
@@ -97,6 +101,8 @@ def fit(
     if not isinstance(method, Method):
         raise TypeError(f"method must be a value such as credo.MAP(epochs=100), got {method!r}")
     _check_arguments(plan, checkpoint, progress, seconds)
+    if augment is not None and not callable(augment):
+        raise TypeError(f"augment must be a function of inputs and a stream, such as Augmentation(), got {augment!r}")
     seed, recorded = _integer(seed), encode(method)
     streams = Stream(seed)
     with torch.inference_mode(False), torch.enable_grad():
@@ -107,6 +113,8 @@ def fit(
         state = method.init(run.target, run.variables, streams.child("state"))
         state = method.begin_at(state, start) if isinstance(start, Posterior) else state
         settings = {"method": recorded, "seed": seed, "temperature": temperature}
+        if augment is not None:
+            settings["augment"] = repr(augment) if is_dataclass(augment) else type(augment).__qualname__
         checkpoints = checkpoints_for(checkpoint, resume, run, settings)
         saved = checkpoints.existing(resume=resume) if checkpoints else None
         chosen, why = (
@@ -120,6 +128,7 @@ def fit(
             collector=collector_for(method, run, checkpoints),
             listener=listener(progress, type(method).__name__),
             limit=seconds,
+            augment=augment,
         )
         loop = Loop(run.target.with_plan(chosen), method, run.source, streams.child("noise"), state, services)
         loop.begin_with(saved)

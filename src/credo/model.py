@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
@@ -15,9 +15,10 @@ from credo.core.checks import check_kind
 from credo.core.inputs import Inputs, Targets, TensorTree, rows_at_once
 from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
-from credo.likelihoods import Bernoulli, Categorical, LearnedGaussian, Likelihood, Standardized
-from credo.likelihoods.placing import placed
+from credo.likelihoods import Joint, Likelihood
+from credo.likelihoods.choosing import settled, settled_heads
 from credo.nets.dropout import draw_masks
+from credo.nets.heads import HeadsRule, Shapes
 from credo.nets.network import Net, Network
 from credo.nets.outputs import OutputRule, Path
 from credo.nets.plan import Plan
@@ -41,7 +42,8 @@ class Model:
             whatever the width of the net. (At scale 1 the most probable weights of a small data set are all zero.)
         outputs: which tensor is the output of a net that returns several: a key such as "logits", keys joined by "/", a
             place in a tuple, or a function from what it returns to a tensor. None takes the only one, or the one that
-            is called `logits` or `out`.
+            is called `logits` or `out`. With several heads, a dict with the key or place of each, or a function that
+            gives a dict of tensors.
         class_axis: which axis of outputs (B, ...) with positions holds the classes or channels: 1 in (B, K, H, W), -1
             in (B, T, K). None leaves it to the shape of y.
 
@@ -57,7 +59,7 @@ class Model:
         likelihood: Likelihood | None = None,
         prior: Prior | None = None,
         *,
-        outputs: Path = None,
+        outputs: Path | Mapping[str, str | int] = None,
         class_axis: int | None = None,
     ) -> None:
         check_kind("likelihood", likelihood, "likelihoods.Gaussian()", Likelihood, NoneType)
@@ -66,8 +68,8 @@ class Model:
         if class_axis == 0:
             raise ValueError("class_axis=0 is the batch: 1 is the first axis after it, and -1 the last")
         self.network = net if isinstance(net, Network) else Network(net)
-        if outputs is not None:
-            self.network = self.network.with_outputs(OutputRule(outputs))
+        if (rule := _rule(likelihood, outputs, self.network.output_rule)) is not None:
+            self.network = self.network.with_outputs(rule)
         self.class_axis = class_axis
         self.given_likelihood = likelihood
         self.given_prior = prior
@@ -88,7 +90,7 @@ class Model:
     def data_dtype(self) -> torch.dtype:
         """The precision of inputs and targets: the network's, or float64 where that alone shows how they differ."""
         dtype = self.network.dtype
-        held = not isinstance(self.given_likelihood, Standardized) or self.given_likelihood.held_by(dtype)
+        held = self.given_likelihood is None or self.given_likelihood.held_by(dtype)
         return self.network.input_dtype if held else torch.float64
 
     def __repr__(self) -> str:
@@ -104,45 +106,31 @@ class Model:
     def with_likelihood(self, likelihood: Likelihood) -> Model:
         return Model(self.network, likelihood, self.prior, class_axis=self.class_axis)
 
-    def with_likelihood_for(self, y: Targets, shape: tuple[int, ...]) -> tuple[Model, str | None]:
+    def with_heads_for(self, y: Targets) -> Model:
+        """The model of a network with a head for each part of y, where y is a dict and no likelihood was given."""
+        rule = self.network.output_rule
+        if self.given_likelihood is not None or isinstance(rule, HeadsRule):
+            return self
+        if not isinstance(y, TensorTree) or not isinstance(y.value, dict):
+            return self
+        return self.with_network(self.network.with_outputs(HeadsRule.of(tuple(map(str, y.value)), rule.path)))
+
+    def with_likelihood_for(self, y: Targets, shape: tuple[int, ...], heads: Shapes = ()) -> tuple[Model, str | None]:
         """The model with its likelihood settled, and a sentence that says what was chosen, if anything was.
 
         Args:
             y: targets, as they came.
             shape: of the network's outputs for one example.
+            heads: of the outputs of each head, where there are several.
         """
-        given = self.given_likelihood
-        if given is not None and (len(shape) < 2 or given.event_axes > 1):
-            given.outputs_of(shape)
-            self._check_class_axis(shape, given.class_axis)
-            return self, None
-        if isinstance(y, TensorTree):
-            takes = (
-                "no likelihood was given that has a place for each" if given is None else f"{given} takes one tensor"
-            )
-            raise ValueError(f"y has parts with names, {y!r}, and {takes}")
-        chosen: Likelihood
-        if len(shape) > 1:
-            chosen, note = placed(given, y, shape, self.class_axis)
-            return Model(self.network, chosen, self.prior), note
-        outputs = LearnedGaussian().outputs_of(shape)
-        self._check_class_axis(shape, -1)
-        if y.is_floating_point():
-            chosen, why = LearnedGaussian(), "y holds real numbers"
-        elif outputs > 1:
-            chosen, why = Categorical(), f"y holds whole numbers and the network has {outputs} outputs"
-        else:
-            chosen, why = Bernoulli(), "y holds whole numbers and the network has one output"
-        model = Model(self.network, chosen, self.prior)
-        return model, f"likelihood: {chosen}, because {why}"
-
-    def _check_class_axis(self, shape: tuple[int, ...], axis: int) -> None:
-        """Refuse an axis that was stated where the likelihood has another one."""
-        if self.class_axis not in (None, axis, axis + 1 + len(shape)):
-            raise ValueError(
-                f"class_axis={self.class_axis} was stated, and the outputs of the network, (B, "
-                f"{', '.join(map(str, shape))}), have theirs along axis {axis + 1 + len(shape)}"
-            )
+        given, rule = self.given_likelihood, self.network.output_rule
+        if not isinstance(rule, HeadsRule):
+            chosen, note = settled(given, y, shape, self.class_axis)
+            return self if chosen is given else Model(self.network, chosen, self.prior), note
+        parts = {h.name: h.likelihood for h in given.heads} if isinstance(given, Joint) else {}
+        wanted = {name: parts.get(name) for name in rule.names}
+        chosen, note = settled_heads(wanted, y, dict(zip(rule.names, heads, strict=True)), self.class_axis)
+        return Model(self.network, chosen, self.prior), note
 
     def outputs(self, variables: Variables, x: Inputs) -> int:
         """E, the number of outputs per example, or per position of it."""
@@ -155,7 +143,10 @@ class Model:
 
     def output_shape(self, variables: Variables, x: Inputs) -> tuple[int, ...]:
         """Shape of the network's outputs for one example of inputs like x."""
-        return self.network.trace(variables, x).output
+        seen = self.network.trace(variables, x)
+        if isinstance(self.given_likelihood, Joint):
+            self.given_likelihood.check_shapes(seen.heads)
+        return seen.output
 
     def complete(self, variables: Variables, outputs: int) -> Variables:
         """The network's variables together with first values of the likelihood's own parameters."""
@@ -165,6 +156,17 @@ class Model:
             for name, value in self.likelihood.parameters(outputs).items()
         }
         return Variables({**variables.params, **learned}, variables.buffers)
+
+
+def _rule(likelihood: Likelihood | None, outputs: Any, known: OutputRule | HeadsRule) -> OutputRule | HeadsRule | None:
+    """Which tensors of what the network returns are its outputs; None leaves that as it is."""
+    if isinstance(likelihood, Joint):
+        if outputs is None and isinstance(known, HeadsRule) and known.names == likelihood.names:
+            return None
+        return HeadsRule.of(likelihood.names, known.path if outputs is None and callable(known.path) else outputs)
+    if isinstance(outputs, Mapping):
+        return HeadsRule.of(tuple(map(str, outputs)), outputs)
+    return None if outputs is None else OutputRule(outputs)
 
 
 def likelihood_params(params: Params) -> Params:
@@ -261,10 +263,11 @@ class Target:
         """
         network = self.model.network
         traced = network.trace(variables, batch.example)
-        masks = draw_masks(
-            traced.sites, rng.child("dropout"), variables.members, batch.examples, network.dtype, variables.device
-        )
-        outputs = network.train(variables, batch.x, masks, self.plan, x_per_member=batch.per_member)
+        sites = () if traced.repeated else traced.sites  # which drop by themselves, to be repeated
+        count = (variables.members, batch.examples)
+        masks = draw_masks(sites, rng.child("dropout"), *count, network.dtype, variables.device)
+        own = rng.child("own")
+        outputs = network.train(variables, batch.x, masks, self.plan, rng=own, x_per_member=batch.per_member)
         return self._log_prob(outputs, variables.params, batch)
 
     def _log_prob(self, outputs: Tensor, params: Params, batch: Batch) -> Tensor:

@@ -51,7 +51,7 @@ ROOMS: dict[str, set[str]] = {
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
     "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
-    "tabular": CORE | {"data", "evaluation", "reports", "uncertainty"},
+    "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
     "cli": APPLIED | {"experiments", ROOT},
@@ -323,11 +323,15 @@ FORBIDDEN = {
     "a path of one machine": r"[\"'](/work|/tmp|/home|/root)\b",
     "a global generator": r"torch\.(cuda\.)?(manual_seed|seed|initial_seed)\(|\b(np|numpy)\.random\b|^import random$",
 }
+ALLOWED = {"nets/hidden_noise.py": ("a global generator",)}  # looks whether a module draws from them
 
 
 @pytest.mark.parametrize("path", FILES, ids=title)
-@pytest.mark.parametrize("pattern", FORBIDDEN.values(), ids=FORBIDDEN.keys())
-def test_the_source_has_none_of(pattern: str, path: Path) -> None:
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_the_source_has_none_of(name: str, path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    found = re.search(pattern, text, re.MULTILINE)
+    found = re.search(FORBIDDEN[name], text, re.MULTILINE)
+    if name in ALLOWED.get(title(path), ()):
+        assert found
+        return
     assert found is None, f"{title(path)}: {found.group()}"

@@ -95,6 +95,7 @@ def test_names_that_are_none_and_sets_not_at_hand_get_a_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(FOLDER, raising=False)
+    monkeypatch.setenv("CREDO_CACHE", str(tmp_path / "none"))
     for name, words in (("win", "did you mean wine"), ("mnist", FOLDER)):
         done = command("data", "get", name)
         assert (done.exit_code, words in done.stderr) == (2, True)

@@ -1,6 +1,6 @@
 """Data sets by name."""
 
-import os
+import io
 
 import numpy as np
 import pytest
@@ -27,9 +27,14 @@ def test_digits_are_those_of_scikit_learn():
     assert np.array_equal(sets.load("digits").x, load_digits().data)
 
 
-def test_without_a_folder_the_sentence_says_what_to_do(monkeypatch):
+@pytest.fixture
+def nothing_here(monkeypatch, tmp_path):
     monkeypatch.delenv("CREDO_DATA", raising=False)
-    with pytest.raises(DataError, match=r"file mnist\.npz .* set the environment variable CREDO_DATA"):
+    monkeypatch.setenv("CREDO_CACHE", str(tmp_path / "cache"))
+
+
+def test_without_a_folder_the_sentence_says_what_to_do(nothing_here):
+    with pytest.raises(DataError, match=r"CREDO_OFFLINE forbids downloads; put mnist\.npz .* let CREDO_DATA name that"):
         sets.load("mnist")
     lines = {line.name: line for line in sets.available()}
     assert lines["diabetes"].ready
@@ -37,17 +42,41 @@ def test_without_a_folder_the_sentence_says_what_to_do(monkeypatch):
     assert "uci/yacht.npz" in lines["uci-yacht"].why
 
 
-def test_a_folder_without_the_file(monkeypatch, tmp_path):
+def test_the_list_says_how_much_a_download_is(nothing_here, monkeypatch):
+    monkeypatch.delenv("CREDO_OFFLINE")
+    lines = {line.name: line.why for line in sets.available()}
+    assert "is downloaded when it is first asked for (170 MB from https://www.cs.toronto.edu/~kriz)" in lines["cifar10"]
+    assert "(12 MB from" in lines["mnist"]
+
+
+def test_a_folder_without_the_file(nothing_here, monkeypatch, tmp_path):
     monkeypatch.setenv("CREDO_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"it has no mushroom\.csv"):
+    with pytest.raises(DataError, match=r"neither in the folder .* \(CREDO_DATA\), nor in .*cache"):
         sets.load("mushroom")
 
 
-def test_a_file_that_is_not_the_known_one(monkeypatch, tmp_path):
+def test_a_file_that_is_not_the_known_one(nothing_here, monkeypatch, tmp_path):
     monkeypatch.setenv("CREDO_DATA", str(tmp_path))
-    (tmp_path / "mnist.npz").write_bytes(b"nonsense")
-    with pytest.raises(DataError, match="SHA-256 differs"):
-        sets.load("mnist")
+    for content, said in ((b"nonsense", "no npz file"), (b"PKnonsense", "damaged"), (npz(x=np.zeros(3)), "SHA-256")):
+        (tmp_path / "mnist.npz").write_bytes(content)
+        with pytest.raises(DataError, match=said):
+            sets.load("mnist")
+    (tmp_path / "mushroom.csv").write_bytes(b"class,odor\np,\xff\n")
+    with pytest.raises(DataError, match="no table of letters"):
+        sets.load("mushroom")
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def test_a_downloaded_file_is_used_and_checked(nothing_here, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "yacht.npz").write_bytes(npz(X=np.ones((308, 6)), y=np.ones(308)))
+    with pytest.raises(DataError, match=r"cache.yacht\.npz is not what credo knows as 'uci-yacht'"):
+        sets.load("uci-yacht")
 
 
 def test_an_unknown_name():
@@ -98,10 +127,17 @@ def test_uci_splits_follow_their_rule():
         assert np.array_equal(part.test, order[round(0.9 * 308) :])
 
 
-def test_every_set_of_a_complete_folder_is_ready():
-    if not os.environ.get("CREDO_DATA"):
-        pytest.skip("CREDO_DATA is not set: it names the folder of downloaded data sets")
-    assert all(line.ready or "it has no" in line.why for line in sets.available())
+def test_pictures_in_color():
+    data = folder_or_skip("cifar10")
+    assert (data.x.shape, data.test[0].shape) == ((50_000, 32, 32, 3), (10_000, 32, 32, 3))
+    np.testing.assert_allclose(data.x.mean((0, 1, 2)) / 255, [0.49139968, 0.48215841, 0.44653091], atol=1e-8)
+    assert [data.classes[k] for k in data.y[:3]] == ["frog", "truck", "truck"]
+
+
+def test_what_is_at_hand_says_where_from():
+    assert sets.load("wine").origin == "in scikit-learn"
+    assert sets.load("sine").origin == "generated"
+    assert folder_or_skip("uci-yacht").origin.endswith("yacht.npz")
 
 
 def test_toys_repeat_by_seed():

@@ -24,6 +24,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "ConstantInit": {"value": 0.5},
     "UniformInit": {"low": -2.0, "high": 2.0},
     "NormalInit": {"scale": 0.5},
+    "Head": {"name": "price", "likelihood": likelihoods.Gaussian()},
     "Standardized": {"base": likelihoods.Gaussian(), "loc": (0.0,), "scale": (1.0,)},
     "ClassesAtPositions": {"base": likelihoods.Categorical(), "axes": 2},
     "NumbersAtPositions": {"base": likelihoods.Gaussian(), "axes": 1},
@@ -38,7 +39,10 @@ PARTS: dict[str, type] = {
     name: value
     for room in (optimizers, schedules, initializers, objective, priors, likelihoods)
     for name, value in vars(room).items()
-    if dataclasses.is_dataclass(value) and value.__module__.startswith(room.__name__) and dataclasses.fields(value)
+    if dataclasses.is_dataclass(value)
+    and value.__module__.startswith(room.__name__)
+    and dataclasses.fields(value)
+    and name != "Joint"  # whose options have names that a person gives
 }
 """What goes into methods and models."""
 CLASSES = {**METHODS, **PARTS}
@@ -54,13 +58,15 @@ TAKEN = {
     ("UniformInit", "high"): {"negative"},
     ("LogUniform", "names"): {"None"},
     ("LogUniform", "others"): {"None"},
+    ("Head", "name"): {"text"},
+    ("Head", "shape"): {"None"},
     ("Standardized", "loc"): {"list", "negative"},
     ("Standardized", "scale"): {"list"},
 }
 """Those that do."""
 
 
-def made(name: str, **options: Any) -> Any:
+def made(name: str, /, **options: Any) -> Any:
     return CLASSES[name](**{**GIVEN.get(name, {}), **options})
 
 
@@ -104,7 +110,7 @@ def test_all_parts_are_looked_at() -> None:
     }
     assert PARTS.keys() == rules | values | {
         *("Gaussian", "LearnedGaussian", "SharedGaussian", "HeteroscedasticGaussian", "Standardized"),
-        *("ClassesAtPositions", "NumbersAtPositions"),
+        *("ClassesAtPositions", "NumbersAtPositions", "Head", "ChosenArm"),
     }
     assert not METHODS.keys() & PARTS.keys()
 

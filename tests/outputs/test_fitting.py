@@ -202,7 +202,7 @@ def test_padding_has_no_influence() -> None:
 def test_a_series_has_a_scale_for_each_channel() -> None:
     x = RNG.child("series").normal(40, 9, 2)
     noise = RNG.child("noise").normal(40, 9, 2) * torch.tensor([0.1, 2.0])
-    model = credo.Model(Series(), class_axis=-1)
+    model = credo.Model(Series(), likelihoods.LearnedGaussian(), class_axis=-1)
     posterior = credo.fit(model, (x, noise), credo.MAP(epochs=300, learning_rate=0.03))
     scales = posterior.members(1).params["likelihood.log_scale"].exp()
     assert scales.shape == (1, 2)
@@ -391,3 +391,23 @@ def test_answers_that_hardly_depend_on_inputs_are_judged_by_what_was_observed() 
     flat = credo.Model(UNet(2), prior=credo.priors.Normal(scale=1e-4), **CHANNELS_FIRST)
     posterior = credo.fit(flat, (X, MAPS), credo.MAP(epochs=200, learning_rate=1e-2))
     assert any("hardly depend" in note for note in posterior.notes)
+
+
+def test_numbers_at_positions_are_standardized_by_channel() -> None:
+    """A bare network on maps in millimeters is the same fit on maps that were standardized by hand."""
+    grams = MAPS * torch.tensor([1e4, 1e-3]).view(2, 1, 1) + torch.tensor([7e4, 0.0]).view(2, 1, 1)
+    kept = ~HIDDEN
+    rows = grams.double().movedim(1, -1)[kept]
+    loc, scale = (t.view(2, 1, 1) for t in (rows.mean(0), rows.std(0, correction=0)))
+    x = (X - X.mean((0, 2, 3), keepdim=True)) / X.std((0, 2, 3), keepdim=True, correction=0)
+    method = credo.MAP(epochs=30, learning_rate=0.02)
+    found = credo.fit(maps_model(), (X, grams), method).predict(X)
+    model = credo.Model(UNet(2), likelihoods.LearnedGaussian(), **CHANNELS_FIRST)
+    known = credo.fit(model, (x, ((grams - loc) / scale).float()), method).predict(x)
+    torch.testing.assert_close(  # float32, 30 steps apart
+        (found.mean - loc) / scale, known.mean.double(), rtol=1e-3, atol=1e-3
+    )
+    volume = float(scale.log().sum()) * kept.sum((1, 2))
+    torch.testing.assert_close(  # the same, summed over 32 numbers
+        found.log_prob(grams), known.log_prob(((grams - loc) / scale).float()) - volume, rtol=1e-3, atol=0.05
+    )

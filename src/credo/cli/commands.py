@@ -25,7 +25,7 @@ PROBLEMS = ("sine", "moons")
 """Problems of `credo compare`."""
 IN_SCIKIT_LEARN = ("diabetes", "wine", "breast-cancer", "digits")
 GENERATED = ("sine", "gap", "varying-noise", "two-moons", "blobs")
-IN_FILES = ("mnist", "fashion-mnist", "notmnist", "mushroom")
+IN_FILES = ("mnist", "fashion-mnist", "cifar10", "notmnist", "mushroom")
 UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power-plant", "protein", "wine-quality-red", "yacht")
 DATA_SETS = (*IN_SCIKIT_LEARN, *GENERATED, *IN_FILES, *(f"uci-{name}" for name in UCI))
 """Data sets of `credo data`."""

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
 
 from credo.cli.commands import STDOUT
-from credo.cli.console import answers, write
+from credo.cli.console import answers, progress, remarks, write
 from credo.core.storage import StorageError
 from credo.data.sets import DataSet, available, load
 from credo.reports.tables import Table, terminal_table
@@ -33,7 +34,7 @@ def list_all(json_wanted: bool) -> None:
 
 def get(name: str, out: Path | None, force: bool, quiet: bool) -> None:
     """The work of `credo data get`."""
-    found = load(name)
+    found = _loaded(name, remarks(quiet))
     images = found.x.ndim > 2
     place = out or Path(f"{name}.{'npz' if images else 'csv'}")
     content = _images(found) if images else as_frame(found).to_csv(index=False).encode()
@@ -44,6 +45,16 @@ def get(name: str, out: Path | None, force: bool, quiet: bool) -> None:
         done = f"{len(found.x):,} rows written to {place}."
         advice = "" if images else f" Next: credo fit {place} --target {found.target}"
         answers(quiet).print(done + advice, markup=False, soft_wrap=True)
+
+
+def _loaded(name: str, notes: Console) -> DataSet:
+    with progress(notes) as bar:
+
+        def show(text: str, share: float | None) -> None:
+            # where there is no terminal, one line for each file
+            bar.say(text if notes.is_terminal else text.partition(":")[0], share)
+
+        return load(name, show)
 
 
 def _check_place(place: Path, content: bytes) -> None:

@@ -160,7 +160,7 @@ def is_tree(values: Any) -> bool:
     return isinstance(values, tuple) and any(getattr(item, "ndim", 0) > 0 or is_tree(item) for item in values)
 
 
-def inputs(values: Any, name: str, dtype: torch.dtype, *, member_axis: bool = False) -> Inputs:
+def inputs(values: Any, name: str, dtype: torch.dtype, *, member_axis: bool = False, missing: bool = False) -> Inputs:
     """What a person gave for inputs (or named targets) as a tensor or a tree, or a sentence that says what is wrong.
 
     Real numbers come in the network's precision and are finite; whole numbers and yes or no stay what they are.
@@ -170,13 +170,14 @@ def inputs(values: Any, name: str, dtype: torch.dtype, *, member_axis: bool = Fa
         name: of the argument, for sentences.
         dtype: of real numbers.
         member_axis: whether there is an axis of members before the examples.
+        missing: whether NaN may stand for what is missing.
     """
     if isinstance(values, Graph):
         return _graph(values, name, dtype)
     if not is_tree(values):
         return real_numbers(values, name, dtype)
     found: dict[str, Tensor] = {}
-    value = _converted(values, name, dtype, found)
+    value = _converted(values, name, dtype, found, missing=missing)
     _check_leaves(found, name, member_axis=member_axis)
     if type(value) is tuple and len(value) == 1 and isinstance(value[0], Tensor):
         return value[0]
@@ -190,31 +191,35 @@ def real_numbers(values: Any, name: str, dtype: torch.dtype, *, missing: bool = 
     result = tensor(values, name)
     if result.ndim == 0:
         raise ValueError(f"{name} is a single number: it needs one row per example")
+    return _finite(result, name, dtype, missing=missing)
+
+
+def _finite(result: Tensor, name: str, dtype: torch.dtype, *, missing: bool = False) -> Tensor:
     if missing and result.is_floating_point() and bool(result.isnan().any()):
         check_finite(torch.where(result.isnan(), 0.0, result).to(dtype), name)
         return result.to(dtype)
-    return _finite(result, name, dtype)
-
-
-def _finite(result: Tensor, name: str, dtype: torch.dtype) -> Tensor:
     if result.is_floating_point():
         result = result.to(dtype)
         check_finite(result, name)
     return result
 
 
-def _converted(values: Any, name: str, dtype: torch.dtype, found: dict[str, Tensor]) -> Any:
+def _converted(values: Any, name: str, dtype: torch.dtype, found: dict[str, Tensor], *, missing: bool = False) -> Any:
     """The same structure of plain dicts, tuples and lists with tensors in it, which are listed by their names."""
     if values is None or isinstance(values, bool | int | float | str):
         return values
     if isinstance(values, Mapping):
-        return {key: _converted(item, f"{name}[{key!r}]", dtype, found) for key, item in values.items()}
+        return {
+            key: _converted(item, f"{name}[{key!r}]", dtype, found, missing=missing) for key, item in values.items()
+        }
     if is_tree(values):
         fields = getattr(values, "_fields", None)
         names = [f"{name}.{field}" for field in fields] if fields else [f"{name}[{i}]" for i in range(len(values))]
-        items = [_converted(item, each, dtype, found) for each, item in zip(names, values, strict=True)]
+        items = [
+            _converted(item, each, dtype, found, missing=missing) for each, item in zip(names, values, strict=True)
+        ]
         return type(values)(*items) if fields else tuple(items)
-    found[name] = _finite(tensor(values, name), name, dtype)
+    found[name] = _finite(tensor(values, name), name, dtype, missing=missing)
     return found[name]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ def example_weights(values: Any, rows: Sequence[int], name: str = "weights", *, 
         >>> example_weights([1, 2, 0.5], [3])
         tensor([1.0000, 2.0000, 0.5000], dtype=torch.float64)
     """
+    if isinstance(values, Mapping):
+        raise ValueError(f"{name} must be one number for each example, and not a dict: mask= is by the name of a head")
     weights, rows = tensor(values, name), tuple(rows)
     if weights.ndim == len(rows) + 1 and weights.shape[-1] == 1:
         weights = weights.squeeze(-1)

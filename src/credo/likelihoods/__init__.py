@@ -6,6 +6,7 @@ from credo.likelihoods.classes import Bernoulli, Categorical
 from credo.likelihoods.continuous_bernoulli import ContinuousBernoulli
 from credo.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gray import BinarizedBernoulli, GrayCrossEntropy
+from credo.likelihoods.joint import Head, Joint
 from credo.likelihoods.poisson import Poisson
 from credo.likelihoods.positions import ClassesAtPositions, NumbersAtPositions, at_positions
 from credo.likelihoods.standardized import Standardized
@@ -20,7 +21,9 @@ __all__ = [
     "ContinuousBernoulli",
     "Gaussian",
     "GrayCrossEntropy",
+    "Head",
     "HeteroscedasticGaussian",
+    "Joint",
     "LearnedGaussian",
     "Likelihood",
     "NumbersAtPositions",

@@ -67,6 +67,10 @@ class Likelihood(ABC):
             )
         return shape[self.class_axis]
 
+    def held_by(self, dtype: torch.dtype) -> bool:
+        """Whether numbers of this precision hold the targets and show the differences between them."""
+        return True
+
     def observed(self, y: Tensor) -> Tensor | None:
         """Which elements of targets (B, ...) were observed, in the shape of `log_prob_each`; None for all of them."""
         return None

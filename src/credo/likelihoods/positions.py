@@ -58,6 +58,9 @@ class AtPositions(Likelihood, ABC):
     def missing(self, y: Tensor) -> Tensor:
         """Which entries of targets, as a person gave them, stand for what was not observed."""
 
+    def held_by(self, dtype: torch.dtype) -> bool:
+        return self.base.held_by(dtype)
+
     def observed(self, y: Tensor) -> Tensor:
         return ~(y.isnan() if y.is_floating_point() else y == UNOBSERVED)
 

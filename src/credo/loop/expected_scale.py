@@ -11,8 +11,8 @@ from torch import Tensor
 from credo.core.inputs import Inputs, few, leaves_of, rows_at_once
 from credo.core.rng import Stream
 from credo.core.trees import Variables
-from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
-from credo.loop.standardizing import named
+from credo.likelihoods import Gaussian, HeteroscedasticGaussian, Joint, LearnedGaussian, Likelihood, SharedGaussian
+from credo.loop.standardizing import named, named_target, parts_of
 from credo.model import Model, likelihood_params
 from credo.nets.plan import Plan
 from credo.nets.uses import uses
@@ -53,26 +53,37 @@ def _size(t: Tensor) -> float:
 
 
 def _targets(model: Model, variables: Variables, x: Inputs, y: Any) -> tuple[str, ...]:
-    likelihood = model.likelihood
-    if type(likelihood) not in _NORMAL or not isinstance(y, Tensor):
-        return ()
-    targets = y[:LOOKED_AT].double()
+    said = list[str]()
+    for name, likelihood in parts_of(model.likelihood):
+        values = y[name] if name else y
+        if type(likelihood) in _NORMAL and isinstance(values, Tensor):
+            known = values[:LOOKED_AT].double()
+            if name:  # an example may lack the target of a head
+                known = known[~known.isnan().reshape(len(known), -1).any(1)]
+            said += _target(model, variables, x, known, (name, likelihood)) if len(known) else []
+    return tuple(said)
+
+
+def _target(model: Model, variables: Variables, x: Inputs, targets: Tensor, of: tuple[str, Likelihood]) -> list[str]:
+    """A sentence about the targets of one head, or of the only one."""
+    name, likelihood = of
+    y = named_target(name)
     size, spread = float(targets.square().mean().sqrt()), float(targets.std(0, correction=0).max())
     if isinstance(likelihood, Gaussian) and len(targets) > 1 and 0.0 < spread * FAR < likelihood.scale:
-        return (
-            f"y varies by {spread:.2g}, and {likelihood} takes {likelihood.scale:.3g} of it for noise: {REMEDY}, or "
+        return [
+            f"{y} varies by {spread:.2g}, and {likelihood} takes {likelihood.scale:.3g} of it for noise: {REMEDY}, or "
             "give a smaller scale",
-        )
+        ]
     if size <= FAR:  # smaller than any prior's spread that is worth the look
-        return ()
-    expected = _expected(model, variables, few(x, ROWS) if rows_at_once(x, ROWS) < len(x) else x)
+        return []
+    expected = _expected(model, variables, few(x, ROWS) if rows_at_once(x, ROWS) < len(x) else x, of)
     if expected is None or size <= FAR * expected:
-        return ()
-    return (f"y is of size {size:.3g}, and prior and likelihood expect numbers up to about {expected:.2g}: {REMEDY}",)
+        return []
+    return [f"{y} is of size {size:.3g}, and prior and likelihood expect numbers up to about {expected:.2g}: {REMEDY}"]
 
 
 @torch.no_grad()
-def _expected(model: Model, variables: Variables, x: Inputs) -> float | None:
+def _expected(model: Model, variables: Variables, x: Inputs, of: tuple[str, Likelihood]) -> float | None:
     """The standard deviation of y around zero before any data; None for a prior without draws."""
     stream = Stream(0, ("expected scale",))
     try:
@@ -86,7 +97,10 @@ def _expected(model: Model, variables: Variables, x: Inputs) -> float | None:
         one = Variables({**one.params, **params}, one.buffers)
         outputs = model.network.evaluate(one, x, Plan.ONE_BY_ONE)
         learned = likelihood_params(model.complete(one, outputs.shape[-1]).params)
-        mean, noise = model.likelihood.mean(outputs, learned), model.likelihood.variance(outputs, learned)
+        name, likelihood = of
+        if isinstance(model.likelihood, Joint):
+            outputs, learned = model.likelihood.split(outputs)[name], model.likelihood.params_of(name, learned)
+        mean, noise = likelihood.mean(outputs, learned), likelihood.variance(outputs, learned)
         squares.append(float((mean.double().square() + noise.double()).mean()))
     found = math.sqrt(sum(squares) / DRAWS)
     return found if math.isfinite(found) else None

@@ -19,19 +19,44 @@ def any_observed(observed: Tensor | None) -> bool:
     return observed is None or bool(observed.any())
 
 
-def masked(y: Any, mask: Any, prefix: str = "") -> Tensor:
+def masked(y: Any, mask: Any, prefix: str = "") -> Any:
     """Targets with NaN, or a number that is no class, where the mask says no.
 
     Args:
-        y: targets (B, *positions), or with an axis of channels.
-        mask: yes or no for each position, or 1 and 0, (B, *positions).
+        y: targets (B, *positions), or with an axis of channels; or several by name.
+        mask: yes or no for each position, or 1 and 0, (B, *positions); of targets with names a dict, where (B,) says
+            which examples have a target of that name.
         prefix: of the names, for sentences.
     """
     if isinstance(y, Mapping):
+        return _masked_heads(y, mask, prefix)
+    if isinstance(mask, Mapping):
+        raise ValueError(f"the {prefix}mask has names, {', '.join(map(repr, mask))}, and {prefix}y has none")
+    return _masked(tensor(y, f"{prefix}y"), _yes_or_no(mask, prefix), prefix)
+
+
+def _masked_heads(y: Mapping[Any, Any], mask: Any, prefix: str) -> dict[Any, Any]:
+    """Targets with names, each with a mask of its own or with none."""
+    if not isinstance(mask, Mapping):
         raise ValueError(
-            "a mask is for one target, and there are several by name: write -100 (classes) or NaN (numbers) into them"
+            f"the {prefix}mask is for one target, and there are several by name: give a dict, such as "
+            f"mask={{{next(iter(y))!r}: ...}}, or write -100 (classes) or NaN (numbers) into them"
         )
-    targets, kept = tensor(y, f"{prefix}y"), _yes_or_no(mask, prefix)
+    for name in mask:
+        if name not in y:
+            raise ValueError(f"there is a {prefix}mask for {name!r}, and {prefix}y has {', '.join(map(repr, y))}")
+    found = dict(y)
+    for name in mask:
+        targets, kept = tensor(y[name], f"{prefix}y[{name!r}]"), _yes_or_no(mask[name], prefix)
+        if kept.ndim == 1 and kept.shape == targets.shape[:1]:
+            kept = kept.view(-1, *[1] * (targets.ndim - 1))
+            found[name] = _written(targets, kept.expand_as(targets))
+        else:
+            found[name] = _masked(targets, kept, prefix)
+    return found
+
+
+def _masked(targets: Tensor, kept: Tensor, prefix: str) -> Tensor:
     if kept.ndim < 2:
         raise ValueError(
             f"the {prefix}mask has shape {tuple(kept.shape)}: it says which positions were observed, (B, positions); "
@@ -44,9 +69,13 @@ def masked(y: Any, mask: Any, prefix: str = "") -> Tensor:
             f"the {prefix}mask has shape {tuple(kept.shape)} and {prefix}y {tuple(targets.shape)}: "
             + (more if fitting else "it needs yes or no for each position of y")
         )
+    return _written(targets, fitting[0])
+
+
+def _written(targets: Tensor, kept: Tensor) -> Tensor:
     if targets.is_floating_point():
-        return torch.where(fitting[0], targets, torch.nan)
-    return torch.where(fitting[0], targets.long(), MASKED)
+        return torch.where(kept, targets, torch.nan)
+    return torch.where(kept, targets.long(), MASKED)
 
 
 def _yes_or_no(mask: Any, prefix: str) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from credo.core.inputs import leaves_of
 from credo.loop.batches import Source, TensorSource
 from credo.loop.roles import Examples
-from credo.loop.standardizing import TARGETS, Found, Measured, named
+from credo.loop.standardizing import Found, Measured, head_of, is_target, named, named_target
 
 DOMINANT = 0.5
 """Part of the variance that is due to a single value, from which on it is looked at."""
@@ -31,15 +31,15 @@ def data_warnings(found: Found, source: Source) -> tuple[str, ...]:
 
 def constant_notes(found: Found) -> tuple[str, ...]:
     """Sentences about targets that do not vary."""
-    if TARGETS not in found:
-        return ()
-    moments = found[TARGETS].moments
-    several = len(moments.constant) > 1
-    return tuple(
-        f"y{f'[:, {i}]' if several else ''} is {float(moments.mean[i]):.6g} in all examples: there is nothing to learn "
-        "but that"
-        for i in moments.constant.nonzero()[:, 0].tolist()
-    )
+    said = list[str]()
+    for path, item in found.items():
+        constant, mean = item.moments.constant, item.moments.mean
+        if is_target(path):
+            said += [
+                f"{_name(path, item, i)} is {float(mean[i]):.6g} in all examples: there is nothing to learn but that"
+                for i in constant.nonzero()[:, 0].tolist()
+            ]
+    return tuple(said)
 
 
 def _far(path: str, item: Measured, whole: Examples | None) -> list[str]:
@@ -50,7 +50,7 @@ def _far(path: str, item: Measured, whole: Examples | None) -> list[str]:
         return []
     for i in alone.nonzero()[:, 0].tolist():
         column = None if whole is None else _column(path, whole, i)
-        if column is None and path != TARGETS:
+        if column is None and not is_target(path):
             continue  # a loader's column of yes and no, rarely yes, looks the same
         where, value, rest = _farthest(column, item, i)
         if rest is not None and not 0.0 < rest < SQUEEZED:
@@ -77,7 +77,10 @@ def _farthest(column: Tensor | None, item: Measured, i: int) -> tuple[str, float
 
 def _column(path: str, whole: Examples, i: int) -> Tensor | None:
     """A column of the targets, or of a table among the inputs."""
-    values = whole.y if path == TARGETS else leaves_of(whole.x)[path]
+    name = head_of(path)
+    values = (whole.y[name] if name else whole.y) if is_target(path) else leaves_of(whole.x)[path]
+    if is_target(path) and bool(values.isnan().any()):
+        return None
     if values.ndim == 1:
         return values
     return values[:, i] if values.ndim == 2 and i < values.shape[1] else None
@@ -97,4 +100,4 @@ def _rounded(path: str, item: Measured) -> list[str]:
 
 def _name(path: str, item: Measured, i: int) -> str:
     several = f"[:, {i}]" if len(item.moments.mean) > 1 else ""
-    return f"y{several}" if path == TARGETS else f"{named(path)}{several}"
+    return f"{named_target(head_of(path)) if is_target(path) else named(path)}{several}"

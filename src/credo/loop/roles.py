@@ -14,7 +14,7 @@ from credo.core.arrays import check_finite, tensor
 from credo.core.checks import check_kind
 from credo.core.inputs import Graph, Inputs, Targets, graph_mask, inputs, leaves_of, real_numbers
 from credo.core.weights import check_weights, example_weights
-from credo.likelihoods import Likelihood
+from credo.likelihoods import Joint, Likelihood
 from credo.likelihoods.positions import MASKED
 from credo.loop.masks import masked
 
@@ -275,12 +275,15 @@ def _known_weights(weights: Tensor | None, mask: Tensor, prefix: str) -> Tensor:
 def _targets(values: Any, name: str, dtype: torch.dtype, *, per_member: bool) -> Inputs:
     """Targets are a tree where they have names; a tuple is one of rows."""
     if isinstance(values, Mapping):
-        return inputs(values, name, dtype, member_axis=per_member)
+        return inputs(values, name, dtype, member_axis=per_member, missing=True)
     return real_numbers(values, name, dtype, missing=True)  # `checked_targets` knows whether any may be
 
 
 def checked_targets(likelihood: Likelihood, outputs: int, y: Targets, name: str = "y") -> Targets:
     """Targets as the likelihood wants them; NaN is refused where it does not stand for what was not observed."""
+    if not isinstance(y, Tensor) and not isinstance(likelihood, Joint):
+        for path, values in leaves_of(y).items():
+            check_finite(values, f"{name}[{path!r}]")
     if isinstance(y, Tensor) and likelihood.event_axes == 1:
         check_finite(y, name)
         if not y.is_floating_point() and bool((y.long() == MASKED).any()):

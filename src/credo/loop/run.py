@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import torch
 
+from credo.core.inputs import shape_key
 from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.status import Status
@@ -41,6 +42,10 @@ REPORT_SECONDS = 0.2
 LOWER = "lower learning_rate, or scale inputs and targets to order one"
 
 
+Augment = Callable[[Any, Stream], Any]
+"""Inputs of a batch, and the step's stream of randomness, to inputs of the same shape."""
+
+
 @dataclass(frozen=True)
 class LoopResult:
     """How a run ended."""
@@ -62,6 +67,7 @@ class Services:
     collector: Collector | None = None  # where a sampler's draws go
     listener: Listener | None = None  # is called with how far the run is
     limit: float | None = None  # seconds after which this call stops
+    augment: Augment | None = None  # varies the inputs of each step
 
 
 class _Stopped(Exception):  # noqa: N818 (no error)
@@ -84,8 +90,10 @@ class Loop:
         self.row_every = max(1, epochs // ROWS) if isinstance(method, Sampler) else 1
         self.validate_every = self.row_every * max(1, epochs // self.row_every // 100)
         self.notes: list[str] = []
-        recorded = method.graph_safe and self.total >= WORTH_RECORDING
-        recorder = recorder_for(method.current(state).device) if recorded else None
+        weights = method.current(state)
+        alone = target.model.network.trace(weights, source.example[0]).alone  # a replay would repeat its noise
+        recorded = method.graph_safe and self.total >= WORTH_RECORDING and alone is None
+        recorder = recorder_for(weights.device) if recorded else None
         self.steps = Steps(target, method, rng, self.total, recorder)
         self.trouble: str | None = None
         self.begin = time.monotonic()
@@ -147,12 +155,25 @@ class Loop:
         return self.before + time.monotonic() - self.begin
 
     def _advance(self, batch: Batch) -> None:
-        self.state, info = self.steps(self.state, batch, self.step)
+        self.state, info = self.steps(self.state, self._augmented(batch), self.step)
         self._collect(info)
         self.step += 1
         self.history.add(info)
         if self.step % (self.source.batches * self.row_every) == 0 or self.step == self.total:
             self.history.close(self.step / self.source.batches, self.seconds, self._metrics())
+
+    @torch.no_grad()
+    def _augmented(self, batch: Batch) -> Batch:
+        """The batch with other inputs, drawn for this step."""
+        if self.services.augment is None:
+            return batch
+        x = self.services.augment(batch.x, self.rng.child("augment", self.step))
+        if type(x) is not type(batch.x) or shape_key(x) != shape_key(batch.x) or len(x) != len(batch.x):
+            raise ValueError(
+                f"augment must return inputs of the shape and type that it was given, {len(batch.x)} of "
+                f"{shape_key(batch.x)}, and it returned another {type(x).__name__}"
+            )
+        return replace(batch, x=x)
 
     def _collect(self, info: Info) -> None:
         """Copy the state if it is a draw. A disk that takes no more ends the run, not what it has given."""

@@ -13,7 +13,7 @@ from credo.core.arrays import shown_by
 from credo.core.inputs import Inputs, is_graph, leaves_of
 from credo.core.moments import ENTRIES, ColumnMoments
 from credo.core.trees import Variables
-from credo.likelihoods import LearnedGaussian, Likelihood, Standardized
+from credo.likelihoods import Joint, LearnedGaussian, Likelihood, NumbersAtPositions, Standardized
 from credo.loop.batches import Source
 from credo.loop.roles import Examples
 from credo.model import Model
@@ -29,37 +29,69 @@ SHARED_RANGE = 0.25
 MASKED = -1e4
 """Numbers from here on down, beside zeros, are the mask of an attention."""
 
-TARGETS = "/targets"
-"""A name that no path of an input has."""
+TARGETS = "/targets/"
+"""How names begin that no path of an input has; that of a head follows."""
+Numbers = tuple[tuple[float, ...], tuple[float, ...]]
+"""What is subtracted from each column, and what the rest is divided by."""
 
 
 @dataclass(frozen=True)
 class Standards:
-    """What a model is standardized by; None for what is left as it is."""
+    """What a model is standardized by; None, or nothing, for what is left as it is."""
 
     inputs: InputScaling | None = None
-    targets: tuple[tuple[float, ...], tuple[float, ...]] | None = None  # loc and scale
+    targets: tuple[tuple[str, Numbers], ...] = ()  # by the name of the head, "" where there is but one
 
     def put_into(self, model: Model) -> Model:
         """The model in standardized numbers, whose inputs and targets are those of the user."""
         network, likelihood = model.network, model.likelihood
         if self.inputs is not None:
             network = network.with_scaling(self.inputs)
-        if self.targets is not None and type(likelihood) is LearnedGaussian:
-            likelihood = Standardized(likelihood, *self.targets)
+        for name, numbers in self.targets:
+            likelihood = _standardized(likelihood, name, numbers)
         return model.with_network(network).with_likelihood(likelihood)
 
     def held_by(self, dtype: torch.dtype) -> bool:
         """Whether numbers of this precision hold the data and show the differences between examples."""
-        targets = self.targets is None or all(shown_by(dtype, *each) for each in zip(*self.targets, strict=True))
-        return targets and (self.inputs is None or self.inputs.held_by(dtype))
+        pairs = (pair for _, numbers in self.targets for pair in zip(*numbers, strict=True))
+        return all(shown_by(dtype, *pair) for pair in pairs) and (self.inputs is None or self.inputs.held_by(dtype))
+
+
+def _standardized(likelihood: Likelihood, name: str, numbers: Numbers) -> Likelihood:
+    """The likelihood, or that of one head, of standardized targets."""
+    if isinstance(likelihood, Joint):
+        heads = (
+            replace(h, likelihood=_standardized(h.likelihood, "", numbers)) if h.name == name else h
+            for h in likelihood.heads
+        )
+        return likelihood.with_heads(tuple(heads))
+    if type(likelihood) is NumbersAtPositions and type(likelihood.base) is LearnedGaussian:
+        return replace(likelihood, base=Standardized(likelihood.base, *numbers))
+    return Standardized(likelihood, *numbers) if type(likelihood) is LearnedGaussian else likelihood
 
 
 def standards_of(model: Model) -> Standards:
     """Those of a model that has been standardized before."""
-    likelihood = model.given_likelihood
-    targets = (likelihood.loc, likelihood.scale) if type(likelihood) is Standardized else None
-    return Standards(model.network.scaling, targets)
+    given = model.given_likelihood
+    return Standards(model.network.scaling, () if given is None else target_standards(given))
+
+
+def target_standards(likelihood: Likelihood) -> tuple[tuple[str, Numbers], ...]:
+    """By what the targets of each head are standardized, if they are."""
+    parts = ((name, _base(part)) for name, part in parts_of(likelihood))
+    return tuple((name, (base.loc, base.scale)) for name, base in parts if type(base) is Standardized)
+
+
+def parts_of(likelihood: Likelihood) -> tuple[tuple[str, Likelihood], ...]:
+    """The likelihoods of all heads by name; the name of the only one is empty."""
+    if not isinstance(likelihood, Joint):
+        return (("", likelihood),)
+    return tuple((head.name, head.likelihood) for head in likelihood.heads)
+
+
+def _base(likelihood: Likelihood) -> Likelihood:
+    """The likelihood of one row, at positions too."""
+    return likelihood.base if type(likelihood) is NumbersAtPositions else likelihood
 
 
 @dataclass(frozen=True)
@@ -67,11 +99,11 @@ class Wanted:
     """What of a model may be standardized, and sentences about what may not."""
 
     inputs: tuple[str, ...]  # paths of tensors
-    targets: bool
+    targets: tuple[str, ...]  # names of heads
     notes: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.inputs) or self.targets
+        return bool(self.inputs) or bool(self.targets)
 
 
 def wanted(model: Model, variables: Variables, x: Inputs, y: Any) -> Wanted:
@@ -79,9 +111,9 @@ def wanted(model: Model, variables: Variables, x: Inputs, y: Any) -> Wanted:
     real = {path: t for path, t in leaves_of(x).items() if t.is_floating_point()}
     if is_graph(x):  # which edges there are is no feature
         real = {path: t for path, t in real.items() if t.ndim != 2 or t.shape[0] != t.shape[1]}
-    numbers = type(model.likelihood) is LearnedGaussian and isinstance(y, Tensor) and y.ndim in (1, 2)
+    numbers = tuple(name for name, part in parts_of(model.likelihood) if type(_base(part)) is LearnedGaussian)
     if not real and not numbers:
-        return Wanted((), targets=False)
+        return Wanted((), ())
     found, notes = uses(model.network, variables, x), list[str]()
     for path, function in found.inputs.items():
         if path in real and not _is_mask(real[path]):
@@ -90,17 +122,23 @@ def wanted(model: Model, variables: Variables, x: Inputs, y: Any) -> Wanted:
                 "before a layer has them"
             )
     if numbers and found.outputs:
+        names = ", ".join(map(named_target, numbers))
         notes.append(
-            f"y is not standardized: the network's outputs come out of {found.outputs}, which may have a range or "
-            "units of its own; scale y to order one if it is far from it"
+            f"{names} is not standardized: the network's outputs come out of {found.outputs}, which may have a range "
+            "or units of its own; scale it to order one if it is far from that"
         )
     free = tuple(path for path in real if path not in found.inputs)
-    return Wanted(free, numbers and not found.outputs, tuple(notes))
+    return Wanted(free, () if found.outputs else numbers, tuple(notes))
 
 
 def named(path: str) -> str:
     """A tensor of the inputs, for a person."""
     return f"x[{path!r}]" if path else "x"
+
+
+def named_target(name: str) -> str:
+    """The targets of a head, for a person."""
+    return f"y[{name!r}]" if name else "y"
 
 
 @dataclass(frozen=True)
@@ -115,7 +153,7 @@ class Measured:
         return Measured(self.moments.joined(other.moments), self.positions, self.mask and other.mask)
 
     @property
-    def numbers(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def numbers(self) -> Numbers:
         """What is subtracted, and what the rest is divided by."""
         return tuple(self.moments.mean.tolist()), tuple(self.moments.scale.tolist())
 
@@ -140,15 +178,30 @@ Found = dict[str, Measured]
 def measured(wanted: Wanted, source: Source, model: Model, outputs: int) -> Found:
     """Means and standard deviations of all examples, by their weights, in one pass."""
     parts = (_found(wanted, each, model.likelihood, outputs) for each in source.all_examples())
-    whole = reduce(lambda one, other: {path: item.joined(other[path]) for path, item in one.items()}, parts)
-    return {path: item.settled for path, item in whole.items() if path == TARGETS or not item.mask}
+    whole = reduce(_joined, parts)
+    return {path: item.settled for path, item in whole.items() if is_target(path) or not item.mask}
+
+
+def _joined(one: Found, other: Found) -> Found:
+    """Of both parts; a head may have no target in one of them."""
+    both = {path: one[path].joined(other[path]) for path in one.keys() & other.keys()}
+    return {path: both.get(path) or one.get(path) or other[path] for path in {**one, **other}}
+
+
+def is_target(path: str) -> bool:
+    return path.startswith(TARGETS)
+
+
+def head_of(path: str) -> str:
+    """The name of the head whose targets these are."""
+    return path.removeprefix(TARGETS)
 
 
 def standards_from(found: Found) -> Standards:
     """What inputs and targets with these means and standard deviations are standardized by."""
-    targets = found.get(TARGETS)
-    leaves = tuple(LeafScaling(path, *m.numbers, m.positions) for path, m in found.items() if path != TARGETS)
-    return Standards(InputScaling(leaves) if leaves else None, None if targets is None else targets.numbers)
+    leaves = tuple(LeafScaling(path, *m.numbers, m.positions) for path, m in found.items() if not is_target(path))
+    targets = tuple((head_of(path), m.numbers) for path, m in found.items() if is_target(path))
+    return Standards(InputScaling(leaves) if leaves else None, targets)
 
 
 def _found(wanted: Wanted, data: Examples, likelihood: Likelihood, outputs: int) -> Found:
@@ -156,9 +209,26 @@ def _found(wanted: Wanted, data: Examples, likelihood: Likelihood, outputs: int)
     x, y, weights = data
     leaves, by_row = leaves_of(x), None if is_graph(x) else weights
     found = {path: _measured(leaves[path], by_row) for path in wanted.inputs}
-    if wanted.targets:
-        found[TARGETS] = _measured(likelihood.check_targets(y, outputs), weights)
+    if not wanted.targets:
+        return found
+    checked: Any = likelihood.check_targets(y, outputs)
+    parts = dict(parts_of(likelihood))
+    for name in wanted.targets:
+        rows, shares = _observed(parts[name], checked[name] if name else checked, weights)
+        if len(rows):
+            found[TARGETS + name] = _measured(rows, shares)
     return found
+
+
+def _observed(likelihood: Likelihood, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Targets that were observed as rows (N, D), and what each weighs."""
+    rows = y.movedim(likelihood.class_axis, -1).flatten(1, -2) if y.ndim > 2 else y.unsqueeze(1)  # (B, positions, D)
+    shares = None if weights is None else weights.unsqueeze(1).expand(rows.shape[:2]).flatten()
+    rows = rows.flatten(0, 1)
+    known = ~rows.isnan().any(-1)
+    if bool(known.all()):
+        return rows, shares
+    return rows[known], None if shares is None else shares[known]
 
 
 def _measured(t: Tensor, weights: Tensor | None) -> Measured:
@@ -190,8 +260,8 @@ def _is_mask(t: Tensor) -> bool:
 
 def standards_note(found: Found) -> str:
     """What was standardized, and how, in a sentence."""
-    parts = [f"{named(path)} {_how(item)}" for path, item in found.items() if path != TARGETS]
-    both = [*parts, *(["y"] if TARGETS in found else [])]
+    parts = [f"{named(path)} {_how(item)}" for path, item in found.items() if not is_target(path)]
+    both = [*parts, *(named_target(head_of(path)) for path in found if is_target(path))]
     return (
         f"standardized inside the model, by means and standard deviations of the training examples: {', '.join(both)}; "
         "predictions are in your units, weights and learned noise in standardized ones (Model(net, likelihood=...) "

@@ -12,7 +12,6 @@ import torch
 from credo.core.config import decode
 from credo.core.storage import find, read_json
 from credo.core.trees import Variables
-from credo.likelihoods import Standardized
 from credo.loop.batches import Source
 from credo.loop.checkpoints import RUN, Checkpoint
 from credo.loop.expected_scale import scale_warnings
@@ -26,6 +25,7 @@ from credo.loop.standardizing import (
     standards_from,
     standards_note,
     standards_of,
+    target_standards,
     wanted,
 )
 from credo.model import Model
@@ -47,8 +47,7 @@ def saved_standards(checkpoint: str | Path | Checkpoint | None) -> Standards | N
     try:
         model = read_json(folder, RUN)["identity"]["model"]
         likelihood = decode(model["likelihood"], known_kinds())
-        targets = (likelihood.loc, likelihood.scale) if type(likelihood) is Standardized else None
-        return Standards(scaling_from(model), targets)
+        return Standards(scaling_from(model), target_standards(likelihood))
     except (LookupError, TypeError, ValueError, AttributeError):
         return None  # of another kind: the comparison of the two runs says so
 

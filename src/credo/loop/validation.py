@@ -18,7 +18,7 @@ from credo.loop.masks import NOTHING_OBSERVED, any_observed
 from credo.loop.roles import PAIR, Examples, Given, Roles, checked_targets, examples
 from credo.model import Batch, Model, Target, likelihood_params
 from credo.posteriors.base import checked_shape
-from credo.predictive import ClassPredictive, predictive
+from credo.predictive import ClassPredictive, JointPredictive, Predictive, predictive
 
 ENTRIES = 2**24
 """Entries of the largest activation in one pass, so that a large set does not take all memory."""
@@ -75,20 +75,20 @@ class Validation:
 
     def _by_likelihood(self, target: Target, variables: Variables) -> dict[str, Tensor]:
         params, likelihood = likelihood_params(variables.params), target.model.likelihood
-        log_probs, right, seen = [], [], []
+        log_probs, hits = list[Tensor](), dict[str, list[tuple[Tensor, Tensor]]]()
         for part in self.parts:
             outputs = target.model.network.evaluate(variables, part.x, target.plan)  # (M, B, E)
             log_probs.append(likelihood.log_prob(outputs, part.y, params))  # (M, B)
             mixture = predictive(likelihood, outputs, params, outputs.new_zeros(len(outputs)))
-            if isinstance(mixture, ClassPredictive):
-                hits, observed = mixture.label == part.y, likelihood.observed(part.y)
-                seen.append(_sums(torch.ones_like(hits) if observed is None else observed))
-                right.append(_sums(hits if observed is None else hits & observed))
+            for name, found in _hits(mixture, part.y).items():
+                hits.setdefault(name, []).append(found)
         each = torch.cat(log_probs, dim=1)
         result = {"validation_log_likelihood": self._average(torch.logsumexp(each, 0) - math.log(len(each)))}
-        if not right:
-            return result
-        return {**result, "validation_accuracy": self._average(torch.cat(right)) / self._average(torch.cat(seen))}
+        for name, counts in hits.items():
+            right, seen = (torch.cat(values) for values in zip(*counts, strict=True))
+            if bool(seen.any()):
+                result[name] = self._average(right) / self._average(seen)
+        return result
 
     def _average(self, values: Tensor) -> Tensor:
         """Of values (B, ...), by the weights of the examples."""
@@ -130,6 +130,25 @@ class HeldOutForm:
         # the third part of a data set may be anything, such as the number of a row
         said = self.weighted or (isinstance(data, tuple) and not of_loader and not named)
         return (Roles(weights=2) if roles == PAIR and len(parts) == 3 and said else roles).split(parts, name)
+
+
+def _hits(prediction: Predictive, y: Any) -> dict[str, tuple[Tensor, Tensor]]:
+    """How many classes of each example were right, and how many were seen, (B,) each; of every head that has any."""
+    if isinstance(prediction, JointPredictive):
+        found = dict[str, tuple[Tensor, Tensor]]()
+        for head in prediction.likelihood.heads:
+            for name, counts in _hits_of(prediction[head.name], y[head.name], head.observed(y[head.name])).items():
+                found[f"{name}.{head.name}"] = counts
+        return found
+    return _hits_of(prediction, y, prediction.likelihood.observed(y))
+
+
+def _hits_of(prediction: Predictive, y: Any, observed: Tensor | None) -> dict[str, tuple[Tensor, Tensor]]:
+    if not isinstance(prediction, ClassPredictive):
+        return {}
+    right = prediction.label == y
+    seen = torch.ones_like(right) if observed is None else observed
+    return {"validation_accuracy": (_sums(right & seen), _sums(seen))}
 
 
 def _sums(values: Tensor) -> Tensor:

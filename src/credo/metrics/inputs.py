@@ -10,7 +10,7 @@ from torch import Tensor
 from credo.core.arrays import check_finite, tensor
 from credo.core.weights import example_weights
 from credo.likelihoods import Bernoulli
-from credo.predictive import ClassPredictive, NumericPredictive, Predictive
+from credo.predictive import ClassPredictive, JointPredictive, NumericPredictive, Predictive
 
 ArrayLike = Any
 """A tensor, an array, or nested lists of numbers."""
@@ -26,6 +26,11 @@ def elements(
 
     All others are what they are. A position weighs as much as its example.
     """
+    if isinstance(prediction, JointPredictive):
+        names = list(map(repr, prediction.heads))
+        raise ValueError(
+            f"there are several heads, {', '.join(names)}, and a metric is of one: give prediction[{names[0]}]"
+        )
     if not isinstance(prediction, Predictive) or prediction.likelihood.event_axes == 1:
         return prediction, y, weights
     rows, targets, example = prediction.elements(y)

@@ -57,6 +57,10 @@ class OutputRule:
         """The way to the output in a tree."""
         return _ruled(returned) if self.path is None else _stated(str(self.path), returned)
 
+    def shapes(self, training: Any, evaluation: Any) -> tuple[tuple[int, ...], ...]:
+        """Shapes of heads, of which there are none."""
+        return ()
+
     def note(self, training: Any, evaluation: Any) -> tuple[str, ...]:
         """A sentence about what was picked, where a rule has chosen among several tensors."""
         if self.path is not None:

@@ -126,7 +126,8 @@ class _UnitWatcher(TorchFunctionMode):
         if ours:
             self._take(name, ours, made)
         for t in made:
-            self._makers[id(t)] = (t, name, read)
+            if name not in _SAME or all(t is not each for each in read):  # flatten and others may give t itself
+                self._makers[id(t)] = (t, name, read)
         return result
 
     def _take(self, name: str, paths: set[str], made: list[Tensor]) -> None:

@@ -16,10 +16,11 @@ from credo.core.record import Record
 from credo.core.rng import Stream
 from credo.core.storage import StorageError, read_json, read_tensors, read_text
 from credo.core.trees import Params, Variables
-from credo.likelihoods import Likelihood
+from credo.likelihoods import ClassesAtPositions, Joint, Likelihood, NumbersAtPositions
 from credo.model import LIKELIHOOD_PREFIX, Model, likelihood_params
 from credo.nets.builders import BUILDERS
 from credo.nets.dropout import DropoutChange
+from credo.nets.heads import HeadsRule
 from credo.nets.mlp import MLP
 from credo.nets.network import Net, Network
 from credo.nets.outputs import OutputRule
@@ -33,8 +34,8 @@ DTYPES = {
 }
 LOG_UNIFORM = ("VariationalDropout", "SparseVariationalDropout")
 """Methods of which folders of schema 1 do not say that a log-uniform prior took the place of the model's."""
-POSITIONED = ("ClassesAtPositions", "NumbersAtPositions")
-"""Likelihoods that `fit` puts around those that it is given."""
+SETTLED = ("ClassesAtPositions", "NumbersAtPositions", "Joint")
+"""Likelihoods that `fit` makes of those that it is given, with what it has seen of the network."""
 
 Values = dict[str, Any]
 Trees = list[Params | Variables]
@@ -141,15 +142,15 @@ def _model(data: Values, net: Net | None, trees: Trees) -> Model:
     return Model(network, likelihood, prior)
 
 
-def _output_rule(data: Values | str | None) -> OutputRule:
+def _output_rule(data: Values | str | None) -> OutputRule | HeadsRule:
     """Folders that are older than the rule have none."""
     if isinstance(data, str):
         raise StorageError(
             f"the output of the network is picked by {data}, which a file cannot hold: pass the model, "
             "load(folder, model=Model(net, ..., outputs=...))"
         )
-    rule = OutputRule() if data is None else decode(data, {"OutputRule": OutputRule})
-    if not isinstance(rule, OutputRule):
+    rule = OutputRule() if data is None else decode(data, {"OutputRule": OutputRule, "HeadsRule": HeadsRule})
+    if not isinstance(rule, OutputRule | HeadsRule):
         raise ValueError(f"{data!r} does not say which output of the network is meant")
     return rule
 
@@ -192,8 +193,8 @@ def _dropout(data: Values | None) -> DropoutChange | None:
 def _completed(model: Model, data: Values) -> Model:
     """The user's model with what the method changed: the dropout that it put in, the prior that it replaced."""
     prior, change, likelihood = data["prior"], _dropout(data["dropout"]), data["likelihood"]
-    if likelihood.get("kind") in POSITIONED:
-        model = _at_positions(model, _part(Likelihood.registry, likelihood))
+    if likelihood.get("kind") in SETTLED:
+        model = _settled(model, _part(Likelihood.registry, likelihood))
     name = prior.get("opaque") or prior["kind"]
     if "opaque" not in prior and name in Prior.registry.kinds:
         model = model.with_prior(_part(Prior.registry, prior))
@@ -208,13 +209,21 @@ def _completed(model: Model, data: Values) -> Model:
     return model if change is None else model.with_network(model.network.with_dropout(change))
 
 
-def _at_positions(model: Model, saved: Any) -> Model:
-    """The user's model with the likelihood at positions that `fit` has made of its own."""
-    if model.given_likelihood not in (None, saved, saved.base):
+def _settled(model: Model, saved: Likelihood) -> Model:
+    """The user's model with the likelihood that `fit` has made of its own."""
+    if not _made_of(saved, model.given_likelihood):
         raise StorageError(
             f"the posterior was found under {saved}, and the model that was given has {model.given_likelihood}"
         )
     return Model(model.network, saved, model.prior)
+
+
+def _made_of(saved: Likelihood, given: Likelihood | None) -> bool:
+    """Whether `fit` makes the one of the other."""
+    if isinstance(saved, Joint) and isinstance(given, Joint) and saved.names == given.names:
+        return all(_made_of(s.likelihood, g.likelihood) for s, g in zip(saved.heads, given.heads, strict=True))
+    base = saved.base if isinstance(saved, ClassesAtPositions | NumbersAtPositions) else saved
+    return given is None or given in (saved, base)
 
 
 def _rebuilt(data: Values, trees: Trees) -> nn.Module:

@@ -13,7 +13,7 @@ from torch import Tensor
 from credo.core.config import Kinds, decode, encode, kind_name
 from credo.core.record import Record
 from credo.core.storage import SCHEMA, environment, write_folder
-from credo.likelihoods import Likelihood
+from credo.likelihoods import Head, Likelihood
 from credo.model import Model
 from credo.nets.builders import builder_of
 from credo.priors import Prior
@@ -80,4 +80,4 @@ def _described(part: Likelihood | Prior) -> dict[str, Any]:
 
 def known_kinds() -> Kinds:
     """The classes of likelihoods and priors, credo's and the user's, by the names that files give them."""
-    return {**Likelihood.registry.kinds, **Prior.registry.kinds}
+    return {**Likelihood.registry.kinds, **Prior.registry.kinds, "Head": Head}

@@ -6,7 +6,6 @@ from credo.predictive.base import (
     NumericMixture,
     NumericPredictive,
     Predictive,
-    predictive,
 )
 from credo.predictive.gaussian import (
     Approximation,
@@ -17,6 +16,7 @@ from credo.predictive.gaussian import (
     Probit,
     gaussian_predictive,
 )
+from credo.predictive.heads import JointPredictive, predictive
 
 __all__ = [
     "Approximation",
@@ -24,6 +24,7 @@ __all__ = [
     "ClassPredictive",
     "GaussianClassPredictive",
     "GaussianPredictive",
+    "JointPredictive",
     "LaplaceBridge",
     "NumericMixture",
     "NumericPredictive",

@@ -169,7 +169,7 @@ class Predictive(ABC):
         found = self.likelihood.elements(self.draws, self._targets(y), self.params)
         if found.y is None or found.example is None:
             raise ValueError(f"{type(self.likelihood).__name__}.elements does not give the targets and their examples")
-        rows = predictive(found.likelihood, found.outputs, found.params, self.log_weights)
+        rows = mixture(found.likelihood, found.outputs, found.params, self.log_weights)
         return rows, found.y, found.example
 
     def rows(self) -> Predictive:
@@ -177,7 +177,7 @@ class Predictive(ABC):
         if self.likelihood.event_axes == 1:
             return self
         found = self.likelihood.elements(self.draws, None, self.params)
-        return predictive(found.likelihood, found.outputs, found.params, self.log_weights)
+        return mixture(found.likelihood, found.outputs, found.params, self.log_weights)
 
     def _targets(self, y: Tensor) -> Tensor:
         outputs = self.likelihood.outputs_of(tuple(self.draws.shape[2:]))
@@ -340,11 +340,8 @@ def _probit(probability: Tensor) -> Tensor:
     return torch.special.ndtri(probability.clamp(info.tiny, 1.0 - info.eps))
 
 
-def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
-    """The predictive that fits the likelihood, of outputs (S, B, E) with log weights (S,) that are normalized here.
-
-    It is in the units of the target, and so are its draws where the likelihood has outputs in them.
-    """
+def mixture(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
+    """That of one tensor of outputs (S, B, E), in the units of the target; log weights (S,) are normalized here."""
     likelihood, draws, params = likelihood.in_units(draws, params)
     log_weights = log_weights.to(draws)
     normalized = log_weights - torch.logsumexp(log_weights, 0)

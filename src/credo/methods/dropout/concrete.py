@@ -131,7 +131,8 @@ class ConcreteDropout(GradientAscent[ConcreteState]):
         variables = Variables(params, state.variables.buffers)
         sites = network.trace(variables, batch.example).sites
         masks = concrete_masks(sites, logits, tick.rng.child("dropout"), batch.examples, self.temperature)
-        outputs = network.train(variables, batch.x, masks, target.plan, x_per_member=batch.per_member)
+        own, per_member = tick.rng.child("own"), batch.per_member
+        outputs = network.train(variables, batch.x, masks, target.plan, rng=own, x_per_member=per_member)
         each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(params))
         keeps = [torch.sigmoid(logit) for logit in logits]
         parts = {
