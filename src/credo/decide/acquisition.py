@@ -56,8 +56,10 @@ def acquire(
     chosen, stream = one_of("acquisition", acquisition, Acquisition), Stream(seed, ("acquire",))
     if chosen is Acquisition.RANDOM:
         return stream.permutation(len(prediction))[:count]
+    _refuse_one_function(prediction, chosen)
     if chosen is not Acquisition.BATCH_BALD:
-        return acquisition_scores(prediction, chosen).topk(count).indices.cpu()
+        order = stream.permutation(len(prediction))  # of equal scores, any
+        return order[acquisition_scores(prediction, chosen).cpu()[order].topk(count).indices]
     if isinstance(prediction, ClassMixture):
         return batch_bald(prediction, count, stream, configurations)
     if isinstance(prediction, NumericMixture):
@@ -66,6 +68,19 @@ def acquire(
         f"BatchBALD asks how predictions move together from draw to draw, and {type(prediction).__name__} knows each "
         "input on its own: predict by drawn functions"
     )
+
+
+DISAGREEMENT = (Acquisition.BALD, Acquisition.BATCH_BALD, Acquisition.VARIATION_RATIO, Acquisition.MEAN_STDDEV)
+"""What is zero for every input where there is one function."""
+
+
+def _refuse_one_function(prediction: Predictive, chosen: Acquisition) -> None:
+    mixture = isinstance(prediction, ClassMixture | NumericMixture)
+    if mixture and len(prediction.draws) == 1 and chosen in DISAGREEMENT:
+        raise ValueError(
+            f"{chosen} asks where drawn functions disagree, and there is one alone: use a method with several draws, "
+            "such as DeepEnsemble() or MCDropout(), or 'entropy'"
+        )
 
 
 def acquisition_scores(prediction: Predictive, acquisition: Acquisition | str = Acquisition.BALD) -> Tensor:
