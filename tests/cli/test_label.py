@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -133,6 +134,16 @@ def test_the_pool_is_used_up(pool: Path) -> None:
         assert len(state.asked) == expected
         answer(pool.parent / "all")
     assert state.learned + state.judged == ROWS
+    again = label_table(pool, pool.parent / "all", ask=40)
+    assert again.curve == state.curve
+
+
+def test_na_is_a_label(pool: Path) -> None:
+    label_table(pool, pool.parent / "na", ask=10)
+    answer(pool.parent / "na", lambda frame: ["NA", "null"] * 5)
+    state = label_table(pool, pool.parent / "na", ask=10)
+    assert state.taken == 10
+    assert "NA" in (pool.parent / "na" / "labels.csv").read_text()
 
 
 def spoiled(pool: Path, what: str) -> None:
@@ -191,13 +202,14 @@ OPTIONS = {
     "--drop x --drop z": "no column to learn from",
     "--seed 1": "was begun with --seed 0, and now it is 1",
     "--out .": "holds other files",
+    "--target 'pool row' --out other": "credo writes row numbers",
 }
 
 
 @pytest.mark.parametrize(("options", "sentence"), OPTIONS.items(), ids=OPTIONS)
 def test_options_that_cannot_be(command: Command, pool: Path, options: str, sentence: str) -> None:
     command("label", "pool.csv", "--ask", 10)
-    done = command("label", "pool.csv", *options.split())
+    done = command("label", "pool.csv", *shlex.split(options))
     assert done.exit_code == 2
     assert sentence in " ".join(done.output.split())
 

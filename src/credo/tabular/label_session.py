@@ -49,6 +49,8 @@ class LabelRequest:
     drop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.target == ROW:
+            raise ValueError(f"{ROW!r} is what credo writes row numbers to: call the labels something else (--target)")
         if self.method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, which have draws, got {self.method!r}")
         if self.acquisition not in list(Acquisition):
@@ -208,9 +210,9 @@ def read_answers(folder: Path, session: LabelSession, target: str) -> dict[int, 
         DataError: if the file is not the one that was written, or has labels for rows that nobody asked about.
     """
     path = find(folder, TO_LABEL)
-    if path is None:
+    if path is None or not session.asked:
         return {}
-    name, table = folder / TO_LABEL, read_table(path)
+    name, table = folder / TO_LABEL, read_table(path, verbatim=(target,))
     kept = "nothing was taken from it, and the session is as it was"
     for column in (ROW, target):
         if column not in table.frame.columns:

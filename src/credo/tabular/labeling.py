@@ -106,6 +106,8 @@ def label_table(
         if find(folder, TO_LABEL) is None:
             save_session(folder, session, {TO_LABEL: question_text(table, list(session.asked), target)})
         return job.state(session, 0, ())
+    if not given and session.learned[-1:] == (len(session.to_learn),) and len(session.answers) == len(table.frame):
+        return job.state(session, 0, ())  # the pool is used up, and all of it was learned from
     session, notes = job.checked(session.with_answers(given))
     save_session(folder, session, {LABELS: labels_text(table, session, target)} if session.answers else {})
     with one_thread():
