@@ -30,7 +30,7 @@ NOISE = 0.1
 
 
 @dataclass(frozen=True)
-class Pool:
+class OracleImages:
     """Images with labels that an oracle knows, and images to test on."""
 
     x: Tensor
@@ -95,7 +95,7 @@ class LabelRow:
         rate = 1e-3 if self.images == "mnist" else 3e-3
         return MCDropout(epochs=math.ceil(self.samples / labels), learning_rate=rate, batch_size=64)
 
-    def pool(self, seed: int) -> Pool:
+    def pool(self, seed: int) -> OracleImages:
         return (mnist if self.images == "mnist" else digits)(self.repeats, self.tested, seed)
 
 
@@ -113,26 +113,26 @@ def small() -> nn.Module:
     return nn.Sequential(nn.Flatten(), MLP(64, 10, (128,), dropout=0.5))
 
 
-def mnist(repeats: int, tested: int, seed: int) -> Pool:
+def mnist(repeats: int, tested: int, seed: int) -> OracleImages:
     """MNIST with pixels of mean 0 and standard deviation 1; repeated images differ by noise."""
     data = load("mnist")
     assert data.test is not None
     arrays = (data.x, data.y, *data.test)
     x, y, x_test, y_test = (torch.as_tensor(array) for array in arrays)
     x, x_test = ((t.float().unsqueeze(1) / 255.0 - 0.1307) / 0.3081 for t in (x, x_test))
-    return _repeated(Pool(x, y.long(), x_test[:tested], y_test[:tested].long()), repeats, seed)
+    return _repeated(OracleImages(x, y.long(), x_test[:tested], y_test[:tested].long()), repeats, seed)
 
 
-def digits(repeats: int, tested: int, seed: int) -> Pool:
+def digits(repeats: int, tested: int, seed: int) -> OracleImages:
     """scikit-learn's images of 8 x 8: the last ones to test on, the others in the pool."""
     data = load("digits")
     order = Stream(seed, ("digits",)).permutation(len(data.x))
     x, y = (torch.as_tensor(data.x).float()[order] - 4.9) / 6.0, torch.as_tensor(data.y).long()[order]
     x = x.view(-1, 1, 8, 8)
-    return _repeated(Pool(x[:-tested], y[:-tested], x[-tested:], y[-tested:]), repeats, seed)
+    return _repeated(OracleImages(x[:-tested], y[:-tested], x[-tested:], y[-tested:]), repeats, seed)
 
 
-def _repeated(pool: Pool, repeats: int, seed: int) -> Pool:
+def _repeated(pool: OracleImages, repeats: int, seed: int) -> OracleImages:
     if repeats == 1:
         return pool
     x = pool.x.repeat(repeats, 1, 1, 1)
