@@ -15,8 +15,7 @@ import pytest
 from typer.testing import Result
 
 from credo.data import DataError
-from credo.tabular import label_table
-from credo.tabular import labeling as labeling_module
+from credo.tabular import label_pool, label_table
 from credo.tabular.recipes import Settings
 
 Command = Callable[..., Result]
@@ -27,7 +26,7 @@ ROWS = 60
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two inputs without labels; `truth` knows them."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(labeling_module, "Settings", partial(Settings, epochs=20))  # it is not about how good it is
+    monkeypatch.setattr(label_pool, "Settings", partial(Settings, epochs=20))  # it is not about how good it is
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"x": rng.normal(size=ROWS).round(3), "z": rng.normal(size=ROWS).round(3)})
     frame.to_csv("pool.csv", index=False)
@@ -227,7 +226,7 @@ def test_answers_are_on_disk_before_training_and_a_killed_call_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(labeling_module, "learn", killed)
+        patch.setattr(label_pool, "learn", killed)
         with pytest.raises(KeyboardInterrupt, match="every label is kept"):
             label_table(pool, cut, ask=10)
     assert len(pd.read_csv(cut / "labels.csv")) == 24

@@ -11,29 +11,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
 
 from credo.core.checks import whole_number
 from credo.core.rng import Stream
 from credo.core.storage import find, read_text
 from credo.core.threads import one_thread
 from credo.data import DataError, Task
-from credo.data.columns import fit_column
-from credo.data.encoder import CATEGORIES, ClassTarget, Encoder, NumericTarget, natural_order
-from credo.data.problem import Column, Kind, column_of, task_of
-from credo.data.reading import InputTable, read_table, table_of
-from credo.data.scaling import mean_and_scale
-from credo.data.values import infinities, numbers, words
+from credo.data.problem import task_of
+from credo.data.reading import read_table, table_of
+from credo.data.values import numbers, words
 from credo.decide import Acquisition, acquire
-from credo.likelihoods import Categorical, HeteroscedasticGaussian
-from credo.posteriors import Posterior
-from credo.predictive import Predictive
 from credo.tabular.label_curve import Labeling, curve_point
+from credo.tabular.label_pool import LabelPool, LearnedPool, TablePool
 from credo.tabular.label_session import (
     GUESSES,
     JUDGED,
     LABELS,
-    ROW,
     TO_LABEL,
     LabelRequest,
     LabelSession,
@@ -44,12 +37,7 @@ from credo.tabular.label_session import (
     save_session,
 )
 from credo.tabular.loading import LEAST
-from credo.tabular.predictions import CHUNK, FAR
-from credo.tabular.recipes import SMALLEST_NOISE, Recipe, Settings, recipe_of, table_model
-from credo.tabular.training import learn
-
-DRAWS = 100
-"""Of methods that have any number of them."""
+from credo.tabular.predictions import CHUNK
 
 
 def label_table(
@@ -97,9 +85,21 @@ def label_table(
         (10, 0)
     """
     request = LabelRequest(target, method, acquisition, task, judged, seed, tuple(drop))
-    ask, folder = whole_number("ask", ask), Path(out)
+    folder = Path(out)
     table = table_of(pool, "the pool") if isinstance(pool, pd.DataFrame) else read_table(pool)
-    job = _Job(request, table, folder, _inputs(table, request))
+    return label_rows(TablePool.of(table, request), folder, ask)
+
+
+def label_rows(pool: LabelPool, folder: Path, ask: int) -> Labeling:
+    """The same for any pool.
+
+    Args:
+        pool: the rows, and what is wanted.
+        folder: of the session.
+        ask: rows to ask for.
+    """
+    ask, job, table, request = whole_number("ask", ask), _Job(pool, folder), pool.table, pool.request
+    target = request.target
     session = open_session(folder, request.settings(table), table.source)
     given = {**job.labels_of_pool(session), **read_answers(folder, session, target)}
     if session.waiting and not given:
@@ -115,34 +115,26 @@ def label_table(
     return job.state(session, len(given), (*notes, *more))
 
 
-def _inputs(table: InputTable, request: LabelRequest) -> tuple[Column, ...]:
-    """What the columns of the pool are."""
-    if ROW in table.frame.columns:
-        raise DataError(f"{table.source} has a column {ROW!r}, which is what credo writes row numbers to: rename it")
-    absent = [name for name in request.drop if name not in table.frame.columns]
-    if absent:
-        raise DataError(f"{table.source} has no column {absent[0]!r} to drop")
-    others = [name for name in table.frame.columns if name != request.target]
-    columns = tuple(column_of(table.frame[n], Kind.IDENTIFIER if n in request.drop else None) for n in others)
-    if not any(column.used for column in columns):
-        raise DataError(f"{table.source} has no column to learn from")
-    return columns
-
-
 @dataclass(frozen=True, eq=False)
 class _Job:
     """A round on one pool."""
 
-    request: LabelRequest
-    pool: InputTable
+    pool: LabelPool
     folder: Path
-    columns: tuple[Column, ...]
+
+    @property
+    def request(self) -> LabelRequest:
+        return self.pool.request
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        return self.pool.table.frame
 
     def labels_of_pool(self, session: LabelSession) -> dict[int, str]:
         """Labels that the pool itself has and the session has not."""
-        if self.request.target not in self.pool.frame.columns:
+        if self.request.target not in self.frame.columns:
             return {}
-        cells = enumerate(words(self.pool.frame[self.request.target]))
+        cells = enumerate(words(self.frame[self.request.target]))
         return {row: str(text) for row, text in cells if text is not None and row not in session.answers}
 
     def checked(self, session: LabelSession) -> tuple[LabelSession, tuple[str, ...]]:
@@ -165,101 +157,57 @@ class _Job:
     def asked(self, session: LabelSession, count: int) -> tuple[LabelSession, tuple[str, ...]]:
         """Learn, and write down what to ask next."""
         stream = Stream(self.request.seed, ("label", len(session.answers)))
-        left = [row for row in range(len(self.pool.frame)) if row not in session.answers]
-        order = Stream(self.request.seed, ("label", "judge")).permutation(len(self.pool.frame)).tolist()
+        left = [row for row in range(len(self.frame)) if row not in session.answers]
+        order = Stream(self.request.seed, ("label", "judge")).permutation(len(self.frame)).tolist()
         free = set(left)
         judged = min(round(self.request.judged * min(count, len(left))), len(left))
         judges = [row for row in order if row in free][:judged]
         others = sorted(free - set(judges))
-        posterior, encoder, notes = self.learned(session)
+        learned, notes = self.learned(session)
         texts = {}
-        if posterior is not None:
-            texts[GUESSES] = self.guesses(posterior, encoder)
+        if learned is not None:
+            texts[GUESSES] = self.guesses(learned)
             session = replace(session, learned=(*session.learned, len(session.to_learn)))
-        chosen = self.chosen(posterior, encoder, others, min(count, len(left)) - judged, stream)
+        chosen = self.chosen(learned, others, min(count, len(left)) - judged, stream)
         asked = {**dict.fromkeys(judges, True), **dict.fromkeys(chosen, False)}
         session = replace(session, asked=asked, waiting=bool(asked))
-        texts[TO_LABEL] = question_text(self.pool, list(asked), self.request.target)
+        texts[TO_LABEL] = question_text(self.pool.table, list(asked), self.request.target)
         save_session(self.folder, session, texts)
         for old in self.folder.glob("training-*"):
             shutil.rmtree(old, ignore_errors=True)
         return session, notes
 
-    def learned(self, session: LabelSession) -> tuple[Posterior | None, Encoder, tuple[str, ...]]:
-        """The posterior after all answers, where there are enough."""
-        texts, task = session.to_learn, session.task
-        answers = pd.Series(list(texts.values()), name=self.request.target, dtype=object)
-        distinct = len(set(texts.values()))
-        if len(texts) < LEAST or distinct < 2 or task is None:
-            few = f"{len(texts)} labels to learn from, of {distinct} kind(s)"
-            note = (
-                "the first rows are drawn at random"
-                if not texts
-                else f"{few}: until there are {LEAST} of two kinds, rows are asked for at random"
-            )
-            return None, self.encoder(NumericTarget(self.request.target, 0.0, 1.0)), (note,)
-        recipe = recipe_of(self.request.method, Settings())
-        assert isinstance(recipe, Recipe)
-        target: NumericTarget | ClassTarget
-        if task is Task.CLASSIFICATION:
-            target = ClassTarget(self.request.target, tuple(sorted(set(texts.values()), key=natural_order)))
-        else:
-            mean, scale = mean_and_scale(numbers(answers))
-            target = NumericTarget(self.request.target, float(mean), float(scale))
-        encoder = self.encoder(target)
-        x, y = encoder.encode(self.pool.frame.iloc[list(texts)]).x, target.encode(answers)
-        likelihood = Categorical() if isinstance(target, ClassTarget) else HeteroscedasticGaussian(SMALLEST_NOISE)
-        outputs = len(target.classes) if isinstance(target, ClassTarget) else 2
-        model = table_model(x.shape[1], outputs, likelihood, recipe)
-        training = self.folder / f"training-{session.key}"
+    def learned(self, session: LabelSession) -> tuple[LearnedPool | None, tuple[str, ...]]:
+        """What is believed after all answers, where there are enough."""
+        labels, task = session.to_learn, session.task
+        if not labels:
+            return None, ("the first rows are drawn at random",)
+        distinct = len(set(labels.values()))
+        if len(labels) < LEAST or distinct < 2 or task is None:
+            few = f"{len(labels)} labels to learn from, of {distinct} kind(s)"
+            return None, (f"{few}: until there are {LEAST} of two kinds, rows are asked for at random",)
         seed = Stream(self.request.seed, ("label", "training", len(session.learned))).key() % 2**31
         try:
-            found = learn(model, x, y, recipe, seed=seed, folder=training)
+            return self.pool.learned(labels, task, seed, self.folder / f"training-{session.key}"), ()
         except KeyboardInterrupt:
             raise KeyboardInterrupt("every label is kept, and the same command goes on") from None
-        return found.posterior, encoder, ()
 
-    def encoder(self, target: NumericTarget | ClassTarget) -> Encoder:
-        """Of the whole pool, which is known from the beginning."""
-        frame, used = self.pool.frame, [column for column in self.columns if column.used]
-        inputs = [
-            fit_column(
-                column,
-                frame[column.name],
-                CATEGORIES,
-                column.kind is Kind.NUMERIC and bool(np.isinf(infinities(frame[column.name])).any()),
-            )
-            for column in used
-        ]
-        return Encoder(tuple(inputs), target, tuple(c.name for c in self.columns if not c.used))
-
-    def predicted(self, posterior: Posterior, encoder: Encoder, rows: Sequence[int]) -> Predictive:
-        """The predictive of some rows of the pool."""
-        x = encoder.encode(self.pool.frame.iloc[list(rows)]).x.clamp(-FAR, FAR)
-        draws = None if self.request.method == "ensemble" else DRAWS
-        return posterior.predict(x, draws)
-
-    def chosen(
-        self, posterior: Posterior | None, encoder: Encoder, rows: list[int], count: int, stream: Stream
-    ) -> list[int]:
+    def chosen(self, learned: LearnedPool | None, rows: list[int], count: int, stream: Stream) -> list[int]:
         """Which of these rows to ask for."""
         if count <= 0:
             return []
         order = stream.child("candidates").permutation(len(rows)).tolist()
-        if posterior is None:
+        if learned is None:
             return [rows[i] for i in order[:count]]
         some = sorted(rows[i] for i in order[:CHUNK])
-        prediction = self.predicted(posterior, encoder, some)
-        picks = acquire(prediction, count, self.request.acquisition, stream.child("acquire").key())
+        picks = acquire(learned.predict(some), count, self.request.acquisition, stream.child("acquire").key())
         return [some[i] for i in picks.tolist()]
 
-    def guesses(self, posterior: Posterior, encoder: Encoder) -> str:
+    def guesses(self, learned: LearnedPool) -> str:
         """What was predicted for each row in each round, as a table."""
-        size, found = len(self.pool.frame), list[Any]()
+        size, found = len(self.frame), list[Any]()
         for start in range(0, size, CHUNK):
-            prediction = self.predicted(posterior, encoder, range(start, min(start + CHUNK, size)))
-            mean = prediction.mean
-            found.extend(encoder.target.decode(_points(mean, encoder)))
+            found.extend(learned.decode(learned.predict(range(start, min(start + CHUNK, size)))))
         before = self.past()
         name = f"round {len(before.columns) + 1}"
         return before.assign(**{name: found}).to_csv(index=False)
@@ -267,7 +215,7 @@ class _Job:
     def past(self) -> pd.DataFrame:
         """The predictions of the rounds so far, as text."""
         if find(self.folder, GUESSES) is None:
-            return pd.DataFrame(index=range(len(self.pool.frame)))
+            return pd.DataFrame(index=range(len(self.frame)))
         return pd.read_csv(io.StringIO(read_text(self.folder, GUESSES)), dtype=str, keep_default_na=False)
 
     def state(self, session: LabelSession, taken: int, notes: tuple[str, ...]) -> Labeling:
@@ -277,9 +225,4 @@ class _Job:
         curve = tuple(point for point in points if np.isfinite(point.score))
         asked = tuple(row + 1 for row in sorted(session.asked)) if session.waiting else ()
         learned, judged = len(session.to_learn), len(session.to_judge)
-        return Labeling(self.folder, asked, learned, judged, taken, task, curve, (*self.pool.notes, *notes))
-
-
-def _points(mean: Tensor, encoder: Encoder) -> Any:
-    """Class numbers, or standardized numbers."""
-    return mean.argmax(1).numpy() if isinstance(encoder.target, ClassTarget) else mean.double().reshape(-1).numpy()
+        return Labeling(self.folder, asked, learned, judged, taken, task, curve, (*self.pool.table.notes, *notes))
