@@ -184,17 +184,11 @@ def batch_bald(prediction: ClassPredictive, count: int, stream: Stream, configur
     Reference: A. Kirsch, J. van Amersfoort, Y. Gal, "BatchBALD: efficient and diverse batch acquisition for deep
         Bayesian active learning", 2019, https://arxiv.org/abs/1906.08158
     """
-    if not prediction.likelihood.exclusive or prediction.likelihood.event_axes > 1:
-        raise ValueError(
-            "BatchBALD needs one of K classes for each input: take 'bald' where inputs have several labels"
-        )
-    probs = prediction.likelihood.mean(prediction.draws, prediction.params)  # (S, B, K)
-    probs = probs if probs.dtype is torch.float64 else probs.float()
+    probs = _class_probs(prediction)  # (S, B, K)
     if bool(probs.isnan().any()):
-        raise ValueError(
-            f"the prediction of input {int(probs.isnan().nonzero()[0, 1])} is not a number: it has diverged"
-        )
-    alone = prediction.expected_entropy.double()
+        row = int(probs.isnan().nonzero()[0, 1])
+        raise ValueError(f"the prediction of input {row} is not a number: it has diverged")
+    alone = prediction.average(torch.special.entr(probs.double()).sum(-1))
     joint = JointLabels.of_none(prediction.weights.to(probs))
     left = torch.ones(len(prediction), dtype=torch.bool, device=probs.device)
     chosen: list[int] = []
@@ -206,6 +200,20 @@ def batch_bald(prediction: ClassPredictive, count: int, stream: Stream, configur
         if step + 1 < count:
             joint = joint.extended(probs[:, best], configurations, stream.child(step))
     return torch.tensor(chosen)
+
+
+def _class_probs(prediction: ClassPredictive) -> Tensor:
+    """Probabilities of K classes, or of no and yes, by each draw, (S, B, K)."""
+    likelihood = prediction.likelihood
+    probs = likelihood.mean(prediction.draws, prediction.params)
+    probs = probs if probs.dtype is torch.float64 else probs.float()
+    if likelihood.event_axes == 1 and not likelihood.exclusive and probs.shape[2] == 1:
+        return torch.cat([1.0 - probs, probs], dim=2)
+    if not likelihood.exclusive or likelihood.event_axes > 1:
+        raise ValueError(
+            "BatchBALD needs one of K classes for each input: take 'bald' where inputs have several labels"
+        )
+    return probs
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.status import Status
 from credo.decide.acquisition import CONFIGURATIONS, Acquisition, acquire
+from credo.decide.drawn import count_of, drawn_functions, predict_parts
 from credo.decide.pool import Places, pool_of
 from credo.decide.session import Label, Round, identity, labels_of, read_session, saved, write_session
 from credo.fit import fit
@@ -29,8 +30,8 @@ from credo.loop.roles import PAIR
 from credo.methods import Method
 from credo.metrics import accuracy, log_likelihood, rmse
 from credo.model import Model
-from credo.posteriors import Draws, Posterior, Weighted
-from credo.predictive import ClassPredictive, Predictive, predictive
+from credo.posteriors import Posterior
+from credo.predictive import ClassPredictive, Predictive
 
 
 class Restart(StrEnum):
@@ -196,11 +197,8 @@ class ActiveLearner:
                 f"the training of round {len(self.rounds)} {posterior.record.reason or 'diverged'}: what it believes "
                 "says nothing of what to ask; use a smaller learning rate, in a new session with these labels"
             )
-        few = isinstance(posterior, Draws | Weighted) and posterior.default_draws <= draws
-        functions = posterior.draw(None if few else draws, self.seed)
-        parts = [functions(posterior.inputs(part)) for part in self._pool.parts(rows)]
-        params, log_weights = functions.likelihood_params, functions.log_weights
-        return predictive(posterior.model.likelihood, torch.cat(parts, 1), params, log_weights)
+        functions = drawn_functions(posterior, draws, self.seed)
+        return predict_parts(posterior, functions, self._pool.parts(rows))
 
     def _as_labels(self, labels: Any) -> Tensor:
         """Numbers as float64, classes as whole numbers, as the likelihood or the labels before say."""
@@ -308,8 +306,7 @@ def _numbers(rows: Any) -> list[int]:
 def _scores(posterior: Posterior, test: Any, draws: int) -> dict[str, float]:
     """How good a posterior is on test data; what is not finite is left out."""
     x, y = test
-    few = isinstance(posterior, Draws | Weighted) and posterior.default_draws <= draws
-    prediction = posterior.predict(x, None if few else draws)
+    prediction = posterior.predict(x, count_of(posterior, draws))
     classes = isinstance(prediction, ClassPredictive)
     found = {"accuracy": accuracy(prediction, y)} if classes else {"rmse": rmse(prediction, y)}
     found["log_likelihood"] = log_likelihood(prediction, y)

@@ -13,8 +13,9 @@ from torch import Tensor
 from credo.core.arrays import tensor
 from credo.core.checks import whole_number
 from credo.core.rng import Stream
-from credo.posteriors import Draws, Functions, Posterior, Weighted
-from credo.predictive import ClassPredictive, Predictive, predictive
+from credo.decide.drawn import drawn_functions, predict_parts
+from credo.posteriors import Posterior
+from credo.predictive import ClassPredictive, Predictive
 
 ENTRIES = 2**22
 """Entries of a joint distribution that are held at a time."""
@@ -45,8 +46,8 @@ def value_of_rows(posterior: Posterior, candidates: Any, interest: Any, draws: i
     Reference: F. Bickford Smith et al., "Prediction-oriented Bayesian active learning", 2023,
         https://arxiv.org/abs/2304.08151
     """
-    functions = _functions(posterior, draws, seed)
-    one, other = (_predicted(posterior, functions, x) for x in (candidates, interest))
+    functions = drawn_functions(posterior, draws, seed)
+    one, other = (predict_parts(posterior, functions, [x]) for x in (candidates, interest))
     if isinstance(one, ClassPredictive) and isinstance(other, ClassPredictive):
         return _shared_information(one, other)
     return _explained_variance(one, other)
@@ -118,7 +119,7 @@ def value_of_features(
     rows, known = _table(x, "x", missing=True), _table(reference, "reference", missing=False)
     if rows.shape[1] != known.shape[1]:
         raise ValueError(f"x has {rows.shape[1]} features and the reference {known.shape[1]}: they must be the same")
-    functions, count = _functions(posterior, draws, seed), whole_number("values", values)
+    functions, count = drawn_functions(posterior, draws, seed), whole_number("values", values)
     stream, found = Stream(seed, ("value of features",)), torch.zeros(rows.shape, dtype=torch.float64)
     for row, feature in rows.isnan().nonzero().tolist():
         tried = _values(known[:, feature], count, stream.child("tried", feature))
@@ -129,7 +130,7 @@ def value_of_features(
         grid[:, :, feature] = tried.unsqueeze(1)
         for other, column in zip(others, columns, strict=True):
             grid[:, :, other] = column
-        prediction = _predicted(posterior, functions, grid.flatten(0, 1))
+        prediction = predict_parts(posterior, functions, [grid.flatten(0, 1)])
         mean = prediction.mean.double().view(*grid.shape[:2], -1).mean(1)  # E[f | x_j], (values, D)
         found[row, feature] = _spread(prediction, mean)
     return found
@@ -159,14 +160,3 @@ def _table(values: Any, name: str, *, missing: bool) -> Tensor:
     if bool(wrong.any()):
         raise ValueError(f"{name} has {'infinite' if missing else 'NaN or infinite'} values: they say nothing")
     return found
-
-
-def _functions(posterior: Posterior, draws: int, seed: int) -> Functions:
-    """Drawn functions, the same at all inputs; all where there are no more than was asked for."""
-    few = isinstance(posterior, Draws | Weighted) and posterior.default_draws <= whole_number("draws", draws)
-    return posterior.draw(None if few else draws, seed)
-
-
-def _predicted(posterior: Posterior, functions: Functions, x: Any) -> Predictive:
-    outputs = functions(posterior.inputs(x))
-    return predictive(posterior.model.likelihood, outputs, functions.likelihood_params, functions.log_weights)
