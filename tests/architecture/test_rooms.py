@@ -260,10 +260,15 @@ def classes() -> dict[str, ast.ClassDef]:
     return {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
+NAMESAKES = ("Laplace",)
+"""Names of two classes: priors.Laplace and the method, which the field calls by the same man."""
+
+
 def repeated_names(trees: list[ast.Module]) -> list[str]:
     """Names of more than one class, or of a class and of another type; a leading underscore makes no other name."""
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    classes = Counter(node.name.lstrip("_") for node in nodes if isinstance(node, ast.ClassDef))
+    defined = [node.name.lstrip("_") for node in nodes if isinstance(node, ast.ClassDef)]
+    classes = Counter(defined) - Counter(NAMESAKES)
     tops = [node.targets[0] for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
     others = {node.id.lstrip("_") for node in tops if isinstance(node, ast.Name) and not node.id.isupper()}
     return sorted(name for name, count in classes.items() if count > 1 or name in others)

@@ -18,6 +18,7 @@ ROOMS = (
     "likelihoods",
     "priors",
     "methods",
+    "methods.laplace",
     "methods.vi",
     "nets",
     "calibration",
