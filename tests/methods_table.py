@@ -24,6 +24,7 @@ def methods(epochs: int, iterations: int) -> dict[str, Method]:
         "mc dropout": credo.MCDropout(rate=0.2, **fast),
         "mc dropout of weights": credo.MCDropout(rate=0.2, drops="weights", **fast),
         "mc dropout by patterns": credo.MCDropout(rate={"*": 0.2}, length_scale=0.1, **fast),
+        "mc dropout with repeats": credo.MCDropout(rate=0.2, repeats=2, **fast),
         "ensemble of mc dropout": credo.Ensemble(credo.MCDropout(rate=0.2, **fast), members=2),
         "concrete dropout": credo.ConcreteDropout(**fast, schedule=cosine),
         "ensemble of concrete dropout": credo.Ensemble(credo.ConcreteDropout(**fast, sharing="unit"), members=2),
@@ -48,6 +49,23 @@ def methods(epochs: int, iterations: int) -> dict[str, Method]:
         "ensemble of swag after map": credo.Ensemble(
             credo.SWAG(**{**fast, "epochs": epochs - 1}, every=1, draws=4, after=credo.MAP(**{**fast, "epochs": 1})),
             members=2,
+        ),
+        "laplace after map": credo.Laplace(after=credo.MAP(**{**fast, "epochs": epochs - 1}), batch_size=8),
+        "ensemble of laplace at the last layer": credo.Ensemble(
+            credo.Laplace(
+                structure="dense",
+                subset="last",
+                after=credo.MAP(**{**fast, "epochs": epochs - 1}),
+                batch_size=8,
+            ),
+            members=2,
+        ),
+        "laplace at drawn weights": credo.Laplace(
+            structure="diagonal",
+            prediction="weights",
+            curvature="fisher",
+            after=credo.MAP(**{**fast, "epochs": epochs - 1}),
+            batch_size=8,
         ),
         "sgld": credo.SGLD(**fast, draws=3, chains=2, preconditioner=coarse),
         "cyclical sghmc": credo.SGHMC(**fast, draws=3, schedule=credo.Cyclical(cycles=2, exploration=0.5)),

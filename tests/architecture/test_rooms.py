@@ -20,7 +20,7 @@ SOURCE = Path(credo.__file__).parent
 GROUND = {"core"}
 MODEL = GROUND | {"likelihoods", "priors", "nets"}
 BELIEF = MODEL | {"model", "predictive"}
-METHODS = BELIEF | {"posteriors"}
+METHODS = BELIEF | {"calibration", "posteriors"}
 LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
@@ -37,7 +37,8 @@ ROOMS: dict[str, set[str]] = {
     "nets": GROUND,
     "model": MODEL,
     "predictive": GROUND | {"likelihoods"},
-    "posteriors": BELIEF,
+    "calibration": GROUND | {"likelihoods", "predictive"},
+    "posteriors": BELIEF | {"calibration"},
     "kernels": MODEL,
     "methods": METHODS | {"kernels"},
     "loop": LOOP,
@@ -50,7 +51,7 @@ ROOMS: dict[str, set[str]] = {
     "generative": CORE,
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
-    "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
+    "reports": GROUND | MEASURES | {"predictive", "posteriors", "evaluation", "loop"},
     "imaging": CORE | {"data", "generative", "metrics", "reports"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
     "experiments": APPLIED | {ROOT},
@@ -259,10 +260,15 @@ def classes() -> dict[str, ast.ClassDef]:
     return {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
+NAMESAKES = ("Laplace",)
+"""Names of two classes: priors.Laplace and the method, which the field calls by the same man."""
+
+
 def repeated_names(trees: list[ast.Module]) -> list[str]:
     """Names of more than one class, or of a class and of another type; a leading underscore makes no other name."""
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    classes = Counter(node.name.lstrip("_") for node in nodes if isinstance(node, ast.ClassDef))
+    defined = [node.name.lstrip("_") for node in nodes if isinstance(node, ast.ClassDef)]
+    classes = Counter(defined) - Counter(NAMESAKES)
     tops = [node.targets[0] for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
     others = {node.id.lstrip("_") for node in tops if isinstance(node, ast.Name) and not node.id.isupper()}
     return sorted(name for name, count in classes.items() if count > 1 or name in others)

@@ -117,6 +117,15 @@ def predict(
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write; - for the standard output.")] = STDOUT,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     risk: Annotated[float, typer.Option(help="Classes: part of mistakes among decided rows that you accept.")] = 0.05,
+    costs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Classes: a table of what each action (rows) costs in each class (columns).", show_default=False
+        ),
+    ] = None,
+    ask: Annotated[
+        float | None, typer.Option(help="With --costs: what it costs to leave a row to a person.", show_default=False)
+    ] = None,
     with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Write the columns of the table too.")] = False,
     json_wanted: Annotated[bool, typer.Option("--json", help="Write JSON instead of CSV, one object per row.")] = False,
     quiet: Annotated[
@@ -129,7 +138,8 @@ def predict(
 
     Classes: label, a probability for each class, epistemic, aleatoric (entropies in nats), and abstain, which says that
     the model should not decide this row if at most --risk of its decisions may be wrong (this holds with a probability
-    of 90 %, and takes held-out rows: 45 for a risk of 0.05, 230 for 0.01).
+    of 90 %, and takes held-out rows: 45 for a risk of 0.05, 230 for 0.01). With --costs and --ask there are action and
+    expected_cost too, and abstain says that asking is expected to cost less than the best action.
 
     Both: unfamiliar (a flag) and unfamiliarity (a score). The flag is set where the score is above 1, that is, where
     the networks disagree more about this row than about 99 in 100 held-out rows (with n < 99 held-out rows, more than
@@ -143,6 +153,8 @@ def predict(
         credo predict run new.csv -o predictions.csv
 
         credo predict run new.csv --level 0.8 --with-inputs > predictions.csv
+
+        credo predict run patients.csv --costs costs.csv --ask 0.3
 
         credo predict run new.csv --risk 0.01 --json | jq '.[] | select(.abstain)'
     """
