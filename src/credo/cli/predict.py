@@ -1,4 +1,4 @@
-"""`credo predict`: new rows in, answers with error bars and a warning out."""
+"""`credo predict`: new rows or images in, answers with error bars and a warning out."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
+from credo.cli import images
 from credo.cli.commands import STDOUT
 from credo.cli.console import answers, plain_warnings, remarks, write
 from credo.data.reading import read_table
+from credo.imaging.runs import is_image_run
 from credo.tabular.runs import open_run
 
 
 def run(
     run: Path,
-    table: Path,
+    table: list[Path],
     out: Path,
     level: float,
     risk: float,
@@ -25,6 +27,17 @@ def run(
     quiet: bool,
 ) -> None:
     """The work of `credo predict`."""
+    if is_image_run(run):
+        images.predict(run, table, out, json_wanted, quiet)
+        return
+    if len(table) > 1:
+        raise ValueError(f"{run} is the run of a table, and predicts one file of rows: got {len(table)}")
+    _of_table(run, table[0], out, level, risk, with_inputs, json_wanted, quiet)
+
+
+def _of_table(
+    run: Path, table: Path, out: Path, level: float, risk: float, with_inputs: bool, json_wanted: bool, quiet: bool
+) -> None:
     notes = remarks(quiet)
     _refuse_to_overwrite(out, table)
     opened = open_run(run)
