@@ -30,6 +30,7 @@ ROOMS = (
     "generative",
     "decide",
     "tabular",
+    "imaging",
     "estimators",
 )
 

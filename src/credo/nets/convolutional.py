@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import Linear as TorchLinear
 
 from credo.core.checks import check_rate, whole_number
 from credo.nets.mlp import ACTIVATIONS
@@ -38,7 +39,7 @@ class GlorotConv2d(nn.Conv2d):
         _glorot(self)
 
 
-class GlorotLinear(nn.Linear):
+class GlorotLinear(TorchLinear):
     """A linear layer with the fresh weights of Keras: Glorot's uniform ones, and no biases."""
 
     def reset_parameters(self) -> None:
