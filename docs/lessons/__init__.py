@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from lessons import beliefs, distributions, networks, variational
+from lessons import beliefs, distributions, gradients, latent, monte_carlo, networks, variational, weights
 
 ASSETS = Path(__file__).parents[1] / "assets" / "course"
 
@@ -22,6 +22,17 @@ FIGURES: dict[str, Callable[[Path], None]] = {
     "divergence": variational.divergence,
     "family": variational.family,
     "elbo": variational.elbo,
+    "log-derivative": gradients.log_derivative,
+    "graphs": gradients.graphs,
+    "reparameterization": gradients.reparameterization,
+    "sampling": monte_carlo.sampling,
+    "rejected": monte_carlo.rejected,
+    "one-weight": weights.one_weight,
+    "softplus": weights.softplus,
+    "weight-decay": weights.weight_decay,
+    "models": latent.models,
+    "bounds": latent.bounds,
+    "sgd": latent.sgd,
 }
 """What draws a figure, by the name of its file."""
 

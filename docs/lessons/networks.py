@@ -56,9 +56,8 @@ def criteria(path: Path) -> None:
         panels = figure.subplots(1, 3, sharey=True)
         for axes, (name, probs) in zip(panels, shown, strict=True):
             square = probs.reshape(121, 121).T
-            field = axes.pcolormesh(
-                axis, axis, square, cmap="PuOr_r", vmin=0, vmax=1, shading="gouraud", rasterized=True
-            )
+            plane = (axis.numpy(), axis.numpy(), square.numpy())
+            field = axes.pcolormesh(*plane, cmap="PuOr_r", vmin=0, vmax=1, shading="gouraud")
             lines = axes.contour(axis, axis, square, (0.1, 0.5, 0.9), colors=BLACK, linewidths=1)
             axes.clabel(lines, fmt=lambda p: f"{p:.0%}", fontsize=8)
             for label, marker, color in ((1, "o", ORANGE), (0, "s", BLUE)):

@@ -263,10 +263,11 @@ class Target:
         """
         network = self.model.network
         traced = network.trace(variables, batch.example)
-        masks = draw_masks(
-            traced.sites, rng.child("dropout"), variables.members, batch.examples, network.dtype, variables.device
-        )
-        outputs = network.train(variables, batch.x, masks, self.plan, x_per_member=batch.per_member)
+        sites = () if traced.repeated else traced.sites  # which drop by themselves, to be repeated
+        count = (variables.members, batch.examples)
+        masks = draw_masks(sites, rng.child("dropout"), *count, network.dtype, variables.device)
+        own = rng.child("own")
+        outputs = network.train(variables, batch.x, masks, self.plan, rng=own, x_per_member=batch.per_member)
         return self._log_prob(outputs, variables.params, batch)
 
     def _log_prob(self, outputs: Tensor, params: Params, batch: Batch) -> Tensor:

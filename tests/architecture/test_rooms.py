@@ -20,7 +20,7 @@ SOURCE = Path(credo.__file__).parent
 GROUND = {"core"}
 MODEL = GROUND | {"likelihoods", "priors", "nets"}
 BELIEF = MODEL | {"model", "predictive"}
-METHODS = BELIEF | {"posteriors"}
+METHODS = BELIEF | {"calibration", "posteriors"}
 LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
@@ -37,7 +37,8 @@ ROOMS: dict[str, set[str]] = {
     "nets": GROUND,
     "model": MODEL,
     "predictive": GROUND | {"likelihoods"},
-    "posteriors": BELIEF,
+    "calibration": GROUND | {"likelihoods", "predictive"},
+    "posteriors": BELIEF | {"calibration"},
     "kernels": MODEL,
     "methods": METHODS | {"kernels"},
     "loop": LOOP,
@@ -51,7 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
     "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
-    "tabular": CORE | {"data", "evaluation", "reports", "uncertainty"},
+    "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
     "imaging": CORE | {"data", "evaluation", "reports", "uncertainty", "tabular"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
@@ -325,11 +326,15 @@ FORBIDDEN = {
     "a path of one machine": r"[\"'](/work|/tmp|/home|/root)\b",
     "a global generator": r"torch\.(cuda\.)?(manual_seed|seed|initial_seed)\(|\b(np|numpy)\.random\b|^import random$",
 }
+ALLOWED = {"nets/hidden_noise.py": ("a global generator",)}  # looks whether a module draws from them
 
 
 @pytest.mark.parametrize("path", FILES, ids=title)
-@pytest.mark.parametrize("pattern", FORBIDDEN.values(), ids=FORBIDDEN.keys())
-def test_the_source_has_none_of(pattern: str, path: Path) -> None:
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_the_source_has_none_of(name: str, path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    found = re.search(pattern, text, re.MULTILINE)
+    found = re.search(FORBIDDEN[name], text, re.MULTILINE)
+    if name in ALLOWED.get(title(path), ()):
+        assert found
+        return
     assert found is None, f"{title(path)}: {found.group()}"

@@ -20,6 +20,7 @@ ROOMS = (
     "methods",
     "methods.vi",
     "nets",
+    "calibration",
     "posteriors",
     "predictive",
     "kernels",

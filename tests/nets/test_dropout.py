@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from credo import Stream, Variables
 from credo.nets import MLP, Network, Plan
-from credo.nets.dropout import DropoutChange, Masked, Site, draw_masks
+from credo.nets.dropout import DropoutChange, Site, draw_masks
+from credo.nets.random_calls import Masked
 
 ERROR_RATE = 1e-6
 

@@ -230,7 +230,6 @@ def scripted() -> nn.Module:
     ("net", "error", "sentence"),
     [
         (nn.Sequential(nn.LazyLinear(3)), ValueError, "lazy layers.*call it once on an input"),
-        (nn.LSTM(3, 3, num_layers=2, dropout=0.5), ValueError, r"LSTM\(dropout=0.5\) drops inside its kernel"),
         (scripted, ValueError, "torch.jit has compiled"),
         (nn.Sequential(nn.DataParallel(nn.Linear(3, 2))), ValueError, r"wrapped in DataParallel.*net\.module"),
         (nn.Linear(3, 2, dtype=torch.complex64), ValueError, "'weight' is complex.*by torch.complex"),

@@ -123,7 +123,7 @@ def test_decided_rows_have_less_doubt_than_the_others(classes: TableRun, rows: p
 def test_a_risk_that_cannot_be_promised_leaves_all_to_a_person_and_says_why(
     classes: TableRun, rows: pd.DataFrame
 ) -> None:
-    for risk, words in ((0.0, "accept some risk"), (0.01, "at least 230 held-out rows")):
+    for risk, words in ((0.0, "accept more risk"), (0.01, "like them or more")):
         found = predict_rows(classes.posterior, classes.encoder, classes.evaluation, rows, risk=risk)
         assert found.frame["abstain"].all()
         assert any(words in note for note in found.notes)

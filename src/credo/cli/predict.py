@@ -48,7 +48,10 @@ def _of_table(
     write(out, _text(frame, json_wanted).encode())
     for note in (*rows.notes, *predicted.notes):
         notes.print(f"note: {note}", style="yellow", soft_wrap=True, markup=False)
-    _summarize(answers(quiet) if out != STDOUT else notes, predicted.frame, out)
+    console = answers(quiet) if out != STDOUT else notes
+    _summarize(console, predicted.frame, out)
+    if predicted.promise is not None and predicted.promise.is_kept:
+        console.print(f"Promised: {predicted.promise}.", markup=False, soft_wrap=True)
 
 
 def _refuse_to_overwrite(out: Path, table: Path) -> None:

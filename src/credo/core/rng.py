@@ -95,15 +95,27 @@ class Stream:
         return torch.randperm(size, generator=self.generator(device), device=device)
 
     @contextmanager
-    def borrowed_global(self) -> Iterator[None]:
-        """Lend this stream to code that reads torch's global CPU generator, and give that back as it was.
+    def borrowed_global(self, device: torch.device | str = "cpu") -> Iterator[None]:
+        """Lend this stream to code that reads torch's global generator, and give that back as it was.
 
-        The initializers of torch's own layers take no generator; only here is the global one touched at all.
+        The initializers of torch's own layers take no generator, nor does dropout inside fused attention; only here are
+        global ones touched at all: the CPU's, and that of the device. Threads that draw from them meanwhile, by code
+        that is not credo's, disturb each other.
         """
         with GLOBAL_GENERATOR:
-            before = torch.default_generator.get_state()
-            torch.default_generator.set_state(self._cpu_state())
+            held = [torch.default_generator, *_gpu_generator(torch.device(device))]
+            before = [generator.get_state() for generator in held]
+            for generator in held:
+                self.restart(generator)
             try:
                 yield
             finally:
-                torch.default_generator.set_state(before)
+                for generator, state in zip(held, before, strict=True):
+                    generator.set_state(state)
+
+
+def _gpu_generator(device: torch.device) -> list[torch.Generator]:
+    if device.type != "cuda":
+        return []
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    return [torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]]

@@ -1,5 +1,6 @@
 """What to do with a posterior: decisions and economies."""
 
+from credo.decide.abstain import AbstainPolicy, CostMatrix, Costs, Decisions, Misses, Mistakes, Promise
 from credo.decide.acquisition import (
     Acquisition,
     acquire,
@@ -16,32 +17,51 @@ from credo.decide.bandits.linear import LinearBelief, NeuralLinearBelief
 from credo.decide.bandits.network import DivergedAgentsError, NetworkBelief
 from credo.decide.bandits.policies import EpsilonGreedy, Policy, ThompsonSampling, UniformChoice, UpperConfidence
 from credo.decide.compression import Compression, LayerCompression, compression, log_alpha, prune_noise
+from credo.decide.guarantee import (
+    FixedSequence,
+    GuaranteedRisk,
+    SelectionCurve,
+    ThresholdRule,
+    rows_needed,
+    rows_that_would_do,
+)
 from credo.decide.pruning import PruningCurve, pruning_curve, read_sparse, write_sparse
 from credo.decide.session import Round
 
 __all__ = [
+    "AbstainPolicy",
     "Acquisition",
     "ActiveLearner",
     "BanditAgent",
     "BanditGame",
     "Belief",
     "Compression",
+    "CostMatrix",
+    "Costs",
+    "Decisions",
     "DivergedAgentsError",
     "EpsilonGreedy",
+    "FixedSequence",
+    "GuaranteedRisk",
     "LayerCompression",
     "LinearBelief",
+    "Misses",
+    "Mistakes",
     "MushroomGame",
     "NetworkBelief",
     "NeuralLinearBelief",
     "Played",
     "Policy",
+    "Promise",
     "PruningCurve",
     "Questions",
     "Refits",
     "Restart",
     "Round",
     "Rounds",
+    "SelectionCurve",
     "ThompsonSampling",
+    "ThresholdRule",
     "UniformChoice",
     "UpperConfidence",
     "WheelGame",
@@ -56,6 +76,8 @@ __all__ = [
     "prune_noise",
     "pruning_curve",
     "read_sparse",
+    "rows_needed",
+    "rows_that_would_do",
     "simulate",
     "write_sparse",
 ]

@@ -176,7 +176,8 @@ def encoded(
     if training:
         traced = network.trace(variables, both[0])
         masks = draw_masks(traced.sites, rng.child("dropout"), members, count, network.dtype, variables.device)
-        flat = network.train(variables, both, masks, target.plan, x_per_member=True)
+        own = rng.child("own")
+        flat = network.train(variables, both, masks, target.plan, rng=own, x_per_member=True)
     else:
         flat = network.evaluate(variables, both, target.plan, x_per_member=True)
     latent = module.latent

@@ -223,9 +223,13 @@ def checkpoints_for(
 
 def chosen_plan(requested: Plan | None, run: Prepared, method: Method, state: Any, streams: Stream) -> tuple[Plan, str]:
     """How members are computed, and why."""
+    network = run.target.model.network
+    alone = network.trace(run.variables, run.source.example[0]).alone
+    if alone is not None:
+        return Plan.ONE_BY_ONE, alone
     if requested is not None:
         return Plan(requested), "as asked"
-    obvious = obvious_plan(run.target.model.network.module, method.members)
+    obvious = obvious_plan(network.module, method.members)
     if obvious is not None and obvious[0] is Plan.ONE_BY_ONE:
         return obvious
     batch, tick = next(run.source.steps(0)), Tick(0, 1, streams.child("trial"))

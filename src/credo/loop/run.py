@@ -90,8 +90,10 @@ class Loop:
         self.row_every = max(1, epochs // ROWS) if isinstance(method, Sampler) else 1
         self.validate_every = self.row_every * max(1, epochs // self.row_every // 100)
         self.notes: list[str] = []
-        recorded = method.graph_safe and self.total >= WORTH_RECORDING
-        recorder = recorder_for(method.current(state).device) if recorded else None
+        weights = method.current(state)
+        alone = target.model.network.trace(weights, source.example[0]).alone  # a replay would repeat its noise
+        recorded = method.graph_safe and self.total >= WORTH_RECORDING and alone is None
+        recorder = recorder_for(weights.device) if recorded else None
         self.steps = Steps(target, method, rng, self.total, recorder)
         self.trouble: str | None = None
         self.begin = time.monotonic()

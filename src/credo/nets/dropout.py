@@ -10,22 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from credo.core.rng import Stream
 from credo.nets.layer import Layer
 
-CHANNEL_AXES = {F.dropout1d: 1, F.dropout2d: 2, F.dropout3d: 3}
-"""Dropout of whole channels, and how many axes a channel has."""
-DROPOUTS = {F.dropout, F.alpha_dropout, *CHANNEL_AXES}
-_BY_CHANNEL_AXES = {axes: drop for drop, axes in CHANNEL_AXES.items()}
-_ALPHA = -1.0507009873554805 * 1.6732632423543772
-"""The value that SELU saturates at; alpha dropout sets dropped units to it."""
+_BY_CHANNEL_AXES = {1: F.dropout1d, 2: F.dropout2d, 3: F.dropout3d}
+"""Dropout of whole channels, by how many axes a channel has."""
 
 Pattern = tuple[str, float]
 """A pattern for names of layers, as in file names, and a rate."""
@@ -148,85 +143,6 @@ def draw_masks(
                 mask.mul_(1.0 / (1.0 - site.rate))
         masks.append(mask)
     return masks
-
-
-class DropoutCall(NamedTuple):
-    """A dropout call of a forward pass."""
-
-    site: int | None  # number of the mask that answers it; None where it drops nothing
-    rate: float  # what it was called with; 0 in calls that do not drop
-
-
-class Masked(TorchFunctionMode):
-    """While active, the dropout calls of a forward pass multiply by the masks of one member, out of `draw_masks`.
-
-    Rates are those of the masks where they are not the module's. `calls` are all dropout calls of this pass in order,
-    whether they drop or not; None gives the k-th mask to the k-th call that drops.
-    """
-
-    def __init__(
-        self,
-        masks: Sequence[Tensor],
-        rate: float | Sequence[float] | None = None,
-        calls: Sequence[DropoutCall] | None = None,
-    ) -> None:
-        super().__init__()
-        self.masks = list(masks)
-        self.rates = [rate] * len(masks) if rate is None or isinstance(rate, float) else list(rate)
-        self.calls = None if calls is None else iter(calls)
-        self.unasked = iter(range(len(masks)))
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func not in DROPOUTS:
-            return func(*args, **kwargs)
-        x, asked = input_and_rate(func, args, kwargs)
-        site = self._site(asked)
-        if site is None:
-            return x
-        if func is F.alpha_dropout:
-            rate = self.rates[site]
-            return _alpha_dropout(x, self.masks[site], asked if rate is None else rate)
-        return x * self.masks[site]
-
-    def _site(self, asked: float) -> int | None:
-        """The number of the mask for a call with this rate."""
-        if self.calls is None:
-            return next(self.unasked) if asked > 0.0 else None
-        call = next(self.calls, None)
-        if call is None or call.rate != asked:
-            found = "none" if call is None else f"rate {call.rate:g}"
-            raise ValueError(
-                f"the network drops with rate {asked:g} where it had {found} when it was first called: its dropout "
-                "must not depend on values of the input or on earlier calls"
-            )
-        return call.site
-
-
-class Undropped(TorchFunctionMode):
-    """While active, dropout calls do nothing."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in DROPOUTS:
-            return input_and_rate(func, args, kwargs or {})[0]
-        return func(*args, **(kwargs or {}))
-
-
-def _alpha_dropout(x: Tensor, mask: Tensor, rate: float) -> Tensor:
-    # Klambauer et al. 2017, "Self-normalizing neural networks": an affine map that keeps mean 0 and variance 1
-    keep = 1.0 - rate
-    if keep == 0.0:
-        return x * mask
-    gain = (keep + _ALPHA**2 * keep * rate) ** -0.5
-    return gain * (x * mask + _ALPHA * (1.0 - mask)) - gain * _ALPHA * rate
-
-
-def input_and_rate(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, float]:
-    """What a dropout call is given, by the signature that all of them share; rate 0 where it does not drop."""
-    x = args[0] if args else kwargs["input"]
-    rate = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
-    training = args[2] if len(args) > 2 else kwargs.get("training", func is not F.alpha_dropout)
-    return x, float(rate) if training else 0.0
 
 
 PROBE = 0.5

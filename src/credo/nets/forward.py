@@ -17,12 +17,16 @@ from torch.func import functional_call
 from credo.core.inputs import Inputs, leaves_of
 from credo.core.trees import Params, map_tensors, members_of
 from credo.nets.calling import Parameters, arguments
-from credo.nets.dropout import Undropped
+from credo.nets.checkpointing import holding
 from credo.nets.heads import HeadsRule
 from credo.nets.outputs import OutputRule
+from credo.nets.random_calls import Undropped
 
 Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
 """Makes the context that one member's forward pass runs in, from that member's parameters and masks."""
+
+Lend = Callable[[int], AbstractContextManager[None]]
+"""Makes the context in which the member of this number may draw random numbers of its own."""
 
 _THREAD = threading.local()
 
@@ -65,21 +69,37 @@ class Forward:
     attributes: Sequence[Attribute] = ()  # what else the pass changes in the module, to be put back
     copies_input: bool = False  # whether the pass works in place on its input
     rule: OutputRule | HeadsRule = OutputRule()  # which tensor of what it returns is the output
+    repeated: bool = False  # whether the backward pass calls parts of the module again
 
     def __call__(self, tensors: Params, x: Inputs, masks: Sequence[Tensor] = ()) -> Tensor:
-        module = thread_copy(self.skeleton)
         given = {**tensors, **{name: tensors[name].clone() for name in self.copied}} if self.copied else tensors
         # torch's own handling of ties leaves tensors behind where a module with a tied weight has two names
         named = {**given, **{alias: given[name] for alias, name in self.aliases.items()}}
         args, kwargs = arguments(self.parameters, cloned(x) if self.copies_input else x)
+        with nullcontext() if self.around is None else self.around(given, masks):
+            returned = self._held(named, args, kwargs) if self.repeated else self._lent(named, args, kwargs)
+            outputs = self.rule(returned)
+        self._carry(tensors, named)
+        return outputs
+
+    def _lent(self, named: Params, args: Any, kwargs: Any) -> Any:
+        """Call this thread's copy, which has the tensors for as long as it runs."""
+        module = thread_copy(self.skeleton)
         try:
-            with nullcontext() if self.around is None else self.around(given, masks):
-                outputs = self.rule(functional_call(module, named, args, kwargs, tie_weights=False))
+            return functional_call(module, named, args, kwargs, tie_weights=False)
         finally:
             if self.attributes:
                 put_back(self.skeleton, module, self.attributes)
-        self._carry(tensors, named)
-        return outputs
+
+    def _held(self, named: Params, args: Any, kwargs: Any) -> Any:
+        """Call a copy that keeps the tensors, to be called again in the backward pass; buffers are its own."""
+        buffers = {name: named[name].clone() for name in self.carried}
+        tied = {alias: buffers[name] for alias, name in self.aliases.items() if name in buffers}
+        module = holding(self.skeleton, {**named, **buffers, **tied})
+        returned = module(*args, **kwargs)
+        found = dict(module.named_buffers(remove_duplicate=False))
+        named.update({name: found[name].detach().clone() for name in self.carried if name in found})
+        return returned
 
     def _carry(self, tensors: Params, named: Params) -> None:
         """Write what was assigned to a buffer into the state; torch has left it in `named`."""
@@ -88,6 +108,14 @@ class Forward:
         for name, value in zip(assigned, values, strict=True):
             if value.shape == tensors[name].shape:
                 tensors[name].copy_(value)
+
+
+def awake(forward: Forward, names: Collection[str]) -> Forward:
+    """The same pass with these parts of the module as in training."""
+    skeleton = copy.deepcopy(forward.skeleton)
+    for name in names:
+        skeleton.get_submodule(name).train()
+    return replace(forward, skeleton=skeleton)
 
 
 def put_back(skeleton: nn.Module, module: nn.Module, attributes: Iterable[Attribute]) -> None:
@@ -101,19 +129,29 @@ def put_back(skeleton: nn.Module, module: nn.Module, attributes: Iterable[Attrib
 
 
 def one_by_one(
-    forward: Forward, tensors: Params, x: Inputs, masks: Sequence[Tensor], count: int, *, x_per_member: bool
+    forward: Forward,
+    tensors: Params,
+    x: Inputs,
+    masks: Sequence[Tensor],
+    count: int,
+    *,
+    x_per_member: bool,
+    lend: Lend | None = None,
 ) -> Tensor:
     """Outputs (count, B, ...) of members or draws, one after the other.
 
     Tensors are (count or 1, *shape), masks (count, *mask shape), inputs (B, ...), or (count, B, ...) if per member.
     """
+
+    def one(i: int) -> Tensor:
+        member = members[i if len(members) > 1 else 0]
+        with nullcontext() if lend is None else lend(i):
+            return forward(member, x[i] if x_per_member else x, [row[i] for row in rows])
+
     columns = {name: _rows(t) for name, t in tensors.items()}
     members = [{name: column[m] for name, column in columns.items()} for m in range(members_of(tensors))]
     rows = [_rows(mask) for mask in masks]
-    outputs = [
-        forward(members[i if len(members) > 1 else 0], x[i] if x_per_member else x, [row[i] for row in rows])
-        for i in range(count)
-    ]
+    outputs = [one(i) for i in range(count)]
     return torch.stack(outputs) if count > 1 else outputs[0].unsqueeze(0)
 
 

@@ -15,11 +15,12 @@ from credo.core.rng import Stream
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, map_tensors, members_of
 from credo.nets.calling import parameters_of, passing_note
 from credo.nets.dense import DenseStack, dense_stack
-from credo.nets.dropout import DropoutCall, DropoutChange, Drops, Masked, Site, weight_sites
-from credo.nets.forward import Around, Forward, one_by_one, together, undropped, untouched
+from credo.nets.dropout import DropoutChange, Drops, Site, weight_sites
+from credo.nets.forward import Around, Forward, Lend, awake, one_by_one, together, undropped, untouched
 from credo.nets.heads import HeadsRule
 from credo.nets.outputs import OutputRule
 from credo.nets.plan import Plan, drawing_plan
+from credo.nets.random_calls import DropoutCall, Masked
 from credo.nets.scaling import InputScaling
 from credo.nets.structure import aliases, fan_in, made, private_copy, reinitialized, skeleton
 from credo.nets.tracing import Recent, Trace, trace
@@ -55,6 +56,7 @@ class Network:
         self._training = Forward(skeleton(self.module, inserted).train(), self._aliases, parameters, carried=buffers)
         self._evaluating = Forward(skeleton(self.module, inserted).eval(), self._aliases, parameters)
         self._traces, self._vectorizes = Recent[Trace](), Recent[bool]()
+        self._awake = Recent[Forward]()
         self._first: Trace | None = None
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
         self.layout: Layout = {
@@ -86,6 +88,17 @@ class Network:
         """The same network, which standardizes its inputs first."""
         twin = copy.copy(self)
         twin.scaling, twin._first = scaling, None
+        twin._traces, twin._vectorizes = Recent[Trace](), Recent[bool]()
+        return twin
+
+    def without_noise(self) -> Network:
+        """The same network whose training is evaluation, but for batch norm, which still goes by the batch."""
+        twin = copy.copy(self)
+        skeleton = copy.deepcopy(self._evaluating.skeleton)
+        for layer in skeleton.modules():
+            if isinstance(layer, nn.modules.batchnorm._NormBase):
+                layer.train()
+        twin._training, twin._first = replace(self._training, skeleton=skeleton), None
         twin._traces, twin._vectorizes = Recent[Trace](), Recent[bool]()
         return twin
 
@@ -152,7 +165,8 @@ class Network:
             with torch.inference_mode(False), torch.no_grad():  # inference tensors do not say whether they were changed
                 params = {name: variables.params[name][0] for name in self.layout}
                 buffers = {name: t[0] for name, t in variables.buffers.items()}
-                seen = trace(self._training, self._evaluating, params, buffers, self.scaled(few(x, 3)))
+                first = self._first is None
+                seen = trace(self._training, self._evaluating, params, buffers, self.scaled(few(x, 3)), twice=first)
             return replace(seen, sites=self._settled(seen.sites))
 
         found = self._traces.get(shape_key(x), make)
@@ -237,18 +251,40 @@ class Network:
         masks: Sequence[Tensor],
         plan: Plan = Plan.TOGETHER,
         *,
+        rng: Stream | None = None,
         x_per_member: bool = False,
         around: Around | None = None,
     ) -> Tensor:
         """Outputs as in training, (M, B, ...): with these masks, batch norm by the batch. Buffers change in place.
 
-        `around` may replace the context that gives the masks to the dropout layers (None) by one that does more.
+        `rng` is for noise that the module draws by itself, each member from a child of its own; such members, and those
+        of a network with gradient checkpointing, go one by one. `around` may replace the context that gives the masks
+        to the dropout layers (None) by one that does more.
         """
         seen = self.trace(variables, x[0] if x_per_member else x)
-        masking = self._masking(seen, seen.training) if len(masks) > len(self.dropped_weights) else None
+        masked = len(masks) > len(self.dropped_weights)
+        if seen.repeated:
+            self._check_repeated(masked=masked or around is not None)
+        masking = self._masking(seen, seen.training) if masked else None
         forward = _adapted(self._training, seen, around or masking, seen.assigned)
         stack = None if around else self._stack(x, seen, x_per_member=x_per_member)
-        return self._run(forward, stack, variables, self.scaled(x), masks, plan, x_per_member=x_per_member)
+        lend = None if seen.alone is None else self._lend(rng, variables.device)
+        plan = plan if seen.alone is None else Plan.ONE_BY_ONE
+        return self._run(forward, stack, variables, self.scaled(x), masks, plan, x_per_member=x_per_member, lend=lend)
+
+    def _check_repeated(self, *, masked: bool) -> None:
+        """The backward pass of a checkpointed network knows nothing of what else a pass was given."""
+        if masked or self.dropout is not None:
+            raise ValueError(
+                "the network has gradient checkpointing, whose second pass would drop at the module's own rates, or "
+                "without what this method does to its layers: switch checkpointing off for it"
+            )
+
+    @staticmethod
+    def _lend(rng: Stream | None, device: torch.device) -> Lend:
+        if rng is None:
+            raise ValueError("the network draws random numbers of its own in training: give train(..., rng=...)")
+        return lambda member: rng.child("member", member).borrowed_global(device)
 
     def draw(
         self,
@@ -268,8 +304,8 @@ class Network:
             return self.evaluate(variables, x, plan)
         seen = self.trace(variables, x)
         seen.check_reached()
-        masking = self._masking(seen, seen.evaluation) if len(masks) > len(self.dropped_weights) else undropped
-        forward = _adapted(self._evaluating, seen, masking, seen.written)
+        masking = self._masking(seen, seen.drawing) if len(masks) > len(self.dropped_weights) else undropped
+        forward = _adapted(self._drawing(seen), seen, masking, seen.written)
         stack, x = self._stack(x, seen), self.scaled(x)
         if at_once is None or variables.members > 1:
             return self._run(forward, stack, variables, x, masks, plan)
@@ -278,6 +314,12 @@ class Network:
         size = at_once if plan is Plan.TOGETHER else len(masks[0])
         parts = zip(*(torch.split(mask, size) for mask in masks), strict=True)
         return torch.cat([self._run(forward, stack, variables, x, part, plan) for part in parts])
+
+    def _drawing(self, seen: Trace) -> Forward:
+        """The pass of a drawn function: evaluation, but for modules that drop in training only."""
+        if not seen.awake:
+            return self._evaluating
+        return self._awake.get((seen.awake, self._evaluating.rule), lambda: awake(self._evaluating, seen.awake))
 
     def masked(self, variables: Variables, x: Inputs, masks: Sequence[Tensor]) -> Masked:
         """The context in which one member's pass in training, on inputs like x, meets these masks.
@@ -305,6 +347,7 @@ class Network:
         plan: Plan,
         *,
         x_per_member: bool = False,
+        lend: Lend | None = None,
     ) -> Tensor:
         """Outputs (M, B, ...) of all members or draws, by the strategy that fits."""
         tensors = {**{name: variables.params[name] for name in self.layout}, **variables.buffers}
@@ -316,9 +359,11 @@ class Network:
             return stack.one(tensors, x[0] if x_per_member else x, [mask[0] for mask in masks])
         if stack is not None and isinstance(x, Tensor) and plan is Plan.TOGETHER:
             return stack(tensors, x, masks, x_per_member=x_per_member, shared=members < count)
-        strategy = one_by_one if count == 1 or plan is Plan.ONE_BY_ONE else together
+        given = (forward, tensors, x, masks, count)
         with untouched(x):
-            return strategy(forward, tensors, x, masks, count, x_per_member=x_per_member)
+            if count == 1 or plan is Plan.ONE_BY_ONE or (forward.repeated and torch.is_grad_enabled()):
+                return one_by_one(*given, x_per_member=x_per_member, lend=lend)
+            return together(*given, x_per_member=x_per_member)
 
     def _with_dropped_weights(self, tensors: Params, masks: Sequence[Tensor]) -> tuple[Params, Sequence[Tensor]]:
         """One weight for each mask, and the masks that are left."""
@@ -329,4 +374,11 @@ class Network:
 
 def _adapted(forward: Forward, seen: Trace, around: Around | None, copied: frozenset[str]) -> Forward:
     """The pass with what tracing has shown to be needed."""
-    return replace(forward, around=around, copied=copied, attributes=seen.attributes, copies_input=seen.writes_input)
+    return replace(
+        forward,
+        around=around,
+        copied=copied,
+        attributes=seen.attributes,
+        copies_input=seen.writes_input,
+        repeated=seen.repeated,
+    )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from credo.core.trees import Params
+from credo.nets.checkpointing import without_reentrant
 from credo.nets.dropout import DropoutChange, insert_dropout
 
 _NOT_SUMMED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
@@ -49,6 +50,7 @@ def private_copy(module: nn.Module) -> nn.Module:
         copied = copy.deepcopy(module, _computed_weights(module)).to("cpu")
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"the network cannot be copied ({error}): give Model a function that makes it") from None
+    without_reentrant(copied)
     for layer in copied.modules():
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
             layer.sparse = False  # a prior has a gradient by all weights
@@ -66,11 +68,6 @@ def _check_layer(layer: nn.Module) -> None:
         raise ValueError(
             f"the network is wrapped in {type(layer).__name__}, which spreads a module's own weights over devices: "
             "give the module inside, net.module"
-        )
-    if isinstance(layer, nn.RNNBase) and layer.dropout:
-        raise ValueError(
-            f"{type(layer).__name__}(dropout={layer.dropout}) drops inside its kernel, where credo cannot give it "
-            "a seed: set it to 0 and put nn.Dropout between two recurrent layers"
         )
 
 

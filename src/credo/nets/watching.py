@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.overrides import TorchFunctionMode
 
 from credo.core.inputs import Inputs, is_graph, leaves_of
-from credo.core.rng import GLOBAL_GENERATOR
 from credo.nets.calling import Parameters, arguments
-from credo.nets.dropout import CHANNEL_AXES, DROPOUTS, input_and_rate
+from credo.nets.checkpointing import Checkpointing, checkpointing_of
 from credo.nets.forward import Attribute
+from credo.nets.hidden_noise import NoiseWatch, looking
 from credo.nets.layer import LAYERS, TRANSPOSED, Layer, groups_of, layer_call
+from credo.nets.random_calls import DropKind, DropMode, DropRequest, average_mask
 
 _ZERO_STAYS_ZERO = {
     *("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "tanh", "softsign"),
@@ -48,13 +46,13 @@ class SeenCall:
     place: Place  # where in the code it stands, the same in training and in evaluation
     mask: tuple[int, ...]  # the shape of what is dropped
     rate: float  # 0 in calls that do not drop
-    alpha: bool  # alpha dropout
+    kind: DropKind  # what becomes of dropped units
     name: str  # of the module in which it happens
     consumer: Layer | None = None  # the layer whose inputs are dropped
 
 
-class Watcher(TorchFunctionMode):
-    """Notes dropout calls, layers and uses of parameters; dropout does nothing."""
+class Watcher(DropMode):
+    """Notes dropout calls, layers, uses of parameters and gradient checkpointing; dropout does nothing."""
 
     def __init__(self, names: Mapping[int, str], examples: int | None) -> None:
         super().__init__()
@@ -62,22 +60,29 @@ class Watcher(TorchFunctionMode):
         self.path: list[str] = []
         self.calls: list[SeenCall] = []
         self.largest = 0
+        self.checkpointing = Checkpointing.NONE
         self._uses = Counter[str]()
         self._layers: list[Layer] = []
         self._places = Counter[Any]()
         self._dropped: dict[int, tuple[Tensor, list[SeenCall]]] = {}  # holding the tensor keeps its id from another
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in DROPOUTS:
-            return self._drop(func, args, kwargs)
+        self.checkpointing = max(self.checkpointing, checkpointing_of(sys._getframe(1), watched.__code__))
+        result = super().__torch_function__(func, types, args, kwargs)
+        self._note_uses(result, args, kwargs or {})
+        return result
+
+    def other(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
-        if any(True for _ in _tensors(result)):  # a look at shape or dtype is no use of the values
-            self._uses.update(self.names[id(t)] for t in _tensors((args, kwargs)) if id(t) in self.names)
         if isinstance(result, Tensor):
-            self.largest = max(self.largest, result.numel())
             self._follow(func, args, kwargs, result)
         return result
+
+    def _note_uses(self, result: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        made = list(_tensors(result))
+        if made:  # a look at shape or dtype is no use of the values
+            self._uses.update(self.names[id(t)] for t in _tensors((args, kwargs)) if id(t) in self.names)
+            self.largest = max(self.largest, *(t.numel() for t in made))
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -100,16 +105,18 @@ class Watcher(TorchFunctionMode):
             return None
         return layer if layer.bias is None or self._uses[layer.bias] == 1 else layer.without_bias()
 
-    def _drop(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
-        x, rate = input_and_rate(func, args, kwargs)
+    def answer(self, drop: DropRequest) -> Tensor:
         name = self.path[-1] if self.path else ""
-        call = SeenCall(self._place(name), _mask_shape(func, x), rate, func is F.alpha_dropout, name or ROOT)
+        call = SeenCall(self._place(name), drop.mask, drop.rate, drop.kind, name or ROOT)
         self.calls.append(call)
-        if rate == 0.0:
+        x = drop.x
+        if drop.kind is DropKind.FILL:
+            return x.copy_(average_mask(drop))
+        if drop.rate == 0.0:
             return x
         result = x.clone()  # not x itself, which may go on undropped elsewhere
         earlier = self._dropped.get(id(x), (x, []))[1]
-        self._dropped[id(result)] = (result, earlier if call.alpha else [*earlier, call])
+        self._dropped[id(result)] = (result, earlier if drop.kind is DropKind.ALPHA else [*earlier, call])
         return result
 
     def _place(self, name: str) -> Place:
@@ -161,6 +168,7 @@ class Seen:
     assigned: frozenset[str]  # names of the buffers that it replaced
     misfits: dict[str, Tensor]  # the new values of those of which it changed the shape
     attributes: tuple[Attribute, ...]  # what else it changed in the module
+    noise: NoiseWatch  # who has drawn random numbers
 
 
 def watched(
@@ -170,16 +178,25 @@ def watched(
     tensors: Mapping[str, Tensor],
     weights: Collection[str],
     x: Inputs,
+    *,
+    number: int = 0,
+    closely: bool = False,
 ) -> Seen:
-    """Run a forward pass and note what it does; the tensors, the input and the module may be changed by it."""
+    """Run a forward pass and note what it does; the tensors, the input and the module may be changed by it.
+
+    Noise of the module's own comes from a stream with this number; `closely` asks who draws from which generator.
+    """
     leaves, attributes = leaves_of(x).values(), _attributes(module)
     before, (args, kwargs) = [t.clone() for t in leaves], arguments(parameters, x)
     named = {**tensors, **{alias: tensors[name] for alias, name in aliases.items()}}
     # nodes of a graph are no examples on their own: their outputs mix what each of them gets from a layer
     examples = None if is_graph(x) else len(x)
     watcher = Watcher({id(tensors[name]): name for name in weights}, examples)
-    with watcher, no_hidden_noise(), _saying_where(module, watcher.path):
-        outputs = functional_call(module, named, args, kwargs, tie_weights=False)
+    with looking(next(iter(tensors.values())).device, number):
+        noise = NoiseWatch(watcher.path, closely=closely)
+        with watcher, _saying_where(module, watcher.path, noise):
+            outputs = functional_call(module, named, args, kwargs, tie_weights=False)
+        noise.look(last=True)
     assigned = {name for name, t in tensors.items() if named[name] is not t}
     after = _attributes(module)
     return Seen(
@@ -190,6 +207,7 @@ def watched(
         frozenset(assigned),
         {name: named[name].detach() for name in assigned if named[name].shape != tensors[name].shape},
         tuple(a for a in {**attributes, **after} if attributes.get(a, (None,))[0] != after.get(a, (None,))[0]),
+        noise,
     )
 
 
@@ -198,37 +216,15 @@ def _changed(now: Tensor, before: Tensor) -> bool:
 
 
 @contextmanager
-def no_hidden_noise() -> Iterator[None]:
-    """Refuse a forward pass that reads torch's global generators, and leave them as they were."""
-    with GLOBAL_GENERATOR:
-        before = _global_states()
-        try:
-            yield
-        finally:
-            after = _global_states()
-            torch.set_rng_state(before[0])
-            torch.cuda.set_rng_state_all(before[1:])
-    if all(map(torch.equal, before, after)):
-        return
-    raise ValueError(
-        "the network draws random numbers of its own (dropout inside attention, a noise layer, RReLU or the like), "
-        "where credo cannot give it a seed: set that dropout to 0 and put nn.Dropout behind it"
-    )
-
-
-def _global_states() -> list[Tensor]:
-    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    return [torch.get_rng_state(), *gpus]
-
-
-@contextmanager
-def _saying_where(module: nn.Module, path: list[str]) -> Iterator[None]:
+def _saying_where(module: nn.Module, path: list[str], noise: NoiseWatch) -> Iterator[None]:
     """Keep the name of the module that is running at the end of the path."""
 
     def enter(name: str, layer: nn.Module, args: Any) -> None:
+        noise.look()
         path.append(name)
 
     def leave(layer: nn.Module, args: Any, output: Any) -> None:
+        noise.look()
         path.pop()
 
     handles = []
@@ -265,11 +261,6 @@ def _mark(value: Any, depth: int) -> Any:
         items = [*value.items()] if isinstance(value, dict) else [*value]
         return type(value), tuple(_mark(item, depth - 1) for item in items)
     return value if isinstance(value, bool | int | float | complex | str | None) else id(value)
-
-
-def _mask_shape(func: Callable[..., Tensor], x: Tensor) -> tuple[int, ...]:
-    axes = CHANNEL_AXES.get(func, 0)
-    return (*x.shape[: x.ndim - axes], *([1] * axes))
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

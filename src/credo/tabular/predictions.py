@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
-from credo.evaluation.checks import percent
-from credo.evaluation.guarantee import ERROR, rows_needed, safe_doubt
+from credo.decide.abstain import Mistakes, Promise
+from credo.decide.guarantee import ERROR, FixedSequence, SelectionCurve
 from credo.evaluation.values import Evaluation
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
@@ -36,10 +36,12 @@ class RowPredictions:
     Attributes:
         frame: one row of predictions for each row, in their order.
         notes: what was strange about the rows, in sentences.
+        promise: what is promised about the rows that are decided; None for numbers.
     """
 
     frame: pd.DataFrame
     notes: tuple[str, ...]
+    promise: Promise | None = None
 
 
 def predict_rows(
@@ -68,7 +70,7 @@ def predict_rows(
         rows: with the columns of the training table.
         level: of the intervals.
         risk: part of mistakes among the decided rows that is acceptable, kept with a probability of 90 % for rows like
-            the held-out ones (`safe_doubt`); without meaning for numbers.
+            the held-out ones (`credo.decide.FixedSequence`); without meaning for numbers.
 
     Raises:
         DataError: if the rows do not have the columns of the training table.
@@ -78,14 +80,34 @@ def predict_rows(
     if not 0.0 <= risk < 1.0:
         raise ValueError(f"risk must lie between 0 and 1, got {risk}")
     encoded = encoder.encode(rows)
+    threshold, promise = threshold_for(evaluation, risk) if evaluation.classes else (None, None)
     parts = [
-        _columns(predict_exactly(posterior, x), encoder, evaluation, level, risk) for x in torch.split(encoded.x, CHUNK)
+        _columns(predict_exactly(posterior, x), encoder, evaluation, level, threshold)
+        for x in torch.split(encoded.x, CHUNK)
     ]
     frame = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
     for flag in ("unfamiliar", "abstain"):
         if flag in frame:
             frame[flag] = frame[flag] | encoded.strange
-    return RowPredictions(frame, (*encoded.notes, *_all_abstained(evaluation, risk)))
+    refusal = (str(promise),) if promise is not None and not promise.is_kept else ()
+    return RowPredictions(frame, (*encoded.notes, *refusal), promise)
+
+
+def threshold_for(evaluation: Evaluation, risk: float, error: float = ERROR) -> tuple[float | None, Promise]:
+    """The largest doubt up to which rows are decided, and what the held-out rows promise of them.
+
+    Args:
+        evaluation: of a model of classes.
+        risk: part of mistakes among the decided rows that is acceptable.
+        error: probability with which the promise may fail.
+    """
+    seen, rows = evaluation.rejection, evaluation.held_out
+    counts = [round(part * rows) for part in seen.kept]
+    mistakes = [float(round(each * count)) for each, count in zip(seen.risk, counts, strict=True)]
+    curve = SelectionCurve(rows, tuple(counts), tuple(mistakes), seen.doubt)
+    place = FixedSequence().place(curve, risk, error)
+    promise = Promise.of(curve, place, Mistakes().claim(risk), risk, error)
+    return None if place is None else curve.doubt[place], promise
 
 
 def predict_exactly(posterior: Posterior, x: Tensor) -> Predictive:
@@ -95,13 +117,15 @@ def predict_exactly(posterior: Posterior, x: Tensor) -> Predictive:
     return replace(found, draws=found.draws.double(), params=params, log_weights=found.log_weights.double())
 
 
-def _columns(prediction: Predictive, encoder: Encoder, evaluation: Evaluation, level: float, risk: float) -> Columns:
+def _columns(
+    prediction: Predictive, encoder: Encoder, evaluation: Evaluation, level: float, threshold: float | None
+) -> Columns:
     target = encoder.target
     if isinstance(target, ClassTarget):
         assert isinstance(prediction, ClassPredictive)
         apart = disagreement(prediction)
         flags = _familiarity(evaluation, apart)
-        return {**_of_classes(prediction, target), **_abstain(prediction, evaluation, apart, risk), **flags}
+        return {**_of_classes(prediction, target), **_abstain(prediction, evaluation, apart, threshold), **flags}
     assert isinstance(prediction, NumericPredictive)
     apart = torch.as_tensor(target.decode_scale(disagreement(prediction)))
     return {**_of_numbers(prediction, target, level), **_familiarity(evaluation, apart)}
@@ -130,28 +154,13 @@ def _of_classes(prediction: ClassPredictive, target: ClassTarget) -> Columns:
     }
 
 
-def _abstain(prediction: ClassPredictive, evaluation: Evaluation, apart: Tensor, risk: float) -> Columns:
+def _abstain(prediction: ClassPredictive, evaluation: Evaluation, apart: Tensor, threshold: float | None) -> Columns:
     """Doubt above what keeps the risk, as far as held-out rows can promise it, or a row of which they say nothing."""
     doubt = 1.0 - prediction.probs.max(-1).values
-    threshold = safe_doubt(evaluation.rejection, evaluation.held_out, risk)
     # of equal doubts one may come out a rounding error larger
     doubtful = doubt > (-1.0 if threshold is None else threshold + 1e-9)
     strange = evaluation.familiarity.score(apart) > 1.0
     return {"abstain": (doubtful | strange).numpy()}
-
-
-def _all_abstained(evaluation: Evaluation, risk: float) -> tuple[str, ...]:
-    """Why no row at all is decided, where none is."""
-    if not evaluation.classes or safe_doubt(evaluation.rejection, evaluation.held_out, risk) is not None:
-        return ()
-    promise = f"all rows are left to a person: that at most {percent(risk)} of the decisions are wrong"
-    needed, sure = rows_needed(risk), percent(1.0 - ERROR)
-    if risk == 0.0:
-        return (f"{promise} cannot be promised; accept some risk",)
-    if needed > evaluation.held_out:
-        few = f"takes at least {needed:,} held-out rows to promise at {sure}, and there were {evaluation.held_out:,}"
-        return (f"{promise} {few}; hold out more rows or accept more risk",)
-    return (f"{promise} cannot be promised at {sure} for any part of the rows; accept more risk",)
 
 
 def _familiarity(evaluation: Evaluation, apart: Tensor) -> Columns:

@@ -67,8 +67,8 @@ class ConcreteDropout(GradientAscent[ConcreteState]):
         >>> [tuple(rate.shape) for rate in posterior.rates.values()]
         [(1, 1, 1), (1, 1, 1)]
 
-    Reference: Y. Gal, J. Hron, A. Kendall, "Concrete dropout", 2017, https://arxiv.org/abs/1705.07832; J. Lee, tutorial
-        on Bayesian deep learning, KAIST, part III
+    Reference: Y. Gal, J. Hron, A. Kendall, "Concrete dropout", 2017, https://arxiv.org/abs/1705.07832;
+        Hae Beom Lee, "Implementation tutorial: Bayesian deep learning", KAIST, 2019, part III
     """
 
     graph_safe: ClassVar[bool] = True
@@ -131,7 +131,8 @@ class ConcreteDropout(GradientAscent[ConcreteState]):
         variables = Variables(params, state.variables.buffers)
         sites = network.trace(variables, batch.example).sites
         masks = concrete_masks(sites, logits, tick.rng.child("dropout"), batch.examples, self.temperature)
-        outputs = network.train(variables, batch.x, masks, target.plan, x_per_member=batch.per_member)
+        own, per_member = tick.rng.child("own"), batch.per_member
+        outputs = network.train(variables, batch.x, masks, target.plan, rng=own, x_per_member=per_member)
         each = target.model.likelihood.log_prob(outputs, batch.y, likelihood_params(params))
         keeps = [torch.sigmoid(logit) for logit in logits]
         parts = {

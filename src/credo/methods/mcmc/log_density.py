@@ -15,6 +15,7 @@ from credo.core.inputs import Inputs
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, ravel, unravel
 from credo.kernels import ValueAndGradient
 from credo.methods.base import Method, StateT
+from credo.methods.mcmc.training_noise import without_noise
 from credo.model import LIKELIHOOD_PREFIX, Batch, Model, Target
 
 
@@ -26,7 +27,7 @@ class WholeDataMethod(Method[StateT], ABC):
 
     def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         refuse_running_statistics(model, type(self).__name__)
-        return model, ()
+        return without_noise(model, x)
 
 
 @dataclass(frozen=True)

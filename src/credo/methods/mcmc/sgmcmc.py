@@ -19,8 +19,8 @@ from credo.core.schedules import Cyclical
 from credo.core.trees import Params, Variables
 from credo.methods.ascent import leaves_of, per_example_gradient
 from credo.methods.base import Info, SampledStates, Sampler, Tick
+from credo.methods.mcmc.training_noise import without_noise
 from credo.model import Batch, Model, Target
-from credo.nets.dropout import DropoutChange
 from credo.posteriors import Chains, Posterior
 
 
@@ -127,10 +127,8 @@ class StochasticSampler(Sampler[StochasticState]):
         return step in _draw_steps(self, total)
 
     def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
-        network, notes = model.network, []
-        if network.trace(network.given().to(x.device), x).sites:
-            model = model.with_network(network.with_dropout(DropoutChange(0.0, inserted=False)))
-            notes.append("dropout is off: its noise has no place in chains that bring their own")
+        model, off = without_noise(model, x)
+        network, notes = model.network, [*off]
         if any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in network.module.modules()):
             notes.append(
                 "batch norm sees one batch at a time, so the chains follow a density that changes from step to step; "

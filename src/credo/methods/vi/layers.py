@@ -18,11 +18,12 @@ from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.model import Batch, Target
-from credo.nets.dropout import Masked, draw_masks
+from credo.nets.dropout import draw_masks
 from credo.nets.layer import DIRECT, layer_call
 from credo.nets.layer import Affine as Affine
 from credo.nets.layer import Layer as Layer
 from credo.nets.network import Network
+from credo.nets.random_calls import Masked
 
 
 class Perturbation(ABC):
@@ -74,6 +75,11 @@ class Perturbed(TorchFunctionMode):
                 return self.perturbation(affine, x, weight, bias, self.by_weight[id(weight)])
         return self.dropout.__torch_function__(func, types, args, kwargs)
 
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        if error is None:
+            self.dropout.finish()
+
 
 def perturbed_outputs(
     target: Target,
@@ -95,7 +101,8 @@ def perturbed_outputs(
         return Perturbed(layers, perturbation, params, [list(islice(parts, len(each))) for each in tensors], dropout)
 
     flat = [*masks, *(t for each in tensors for t in each)]
-    return network.train(variables, batch.x, flat, target.plan, x_per_member=batch.per_member, around=around)
+    own, per_member = rng.child("own"), batch.per_member
+    return network.train(variables, batch.x, flat, target.plan, rng=own, x_per_member=per_member, around=around)
 
 
 def find_layers(network: Network, variables: Variables, x: Inputs) -> tuple[Layer, ...]:
