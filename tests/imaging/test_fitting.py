@@ -256,6 +256,22 @@ def test_a_class_of_damaged_images_alone(tmp_path):
         fit_images(root, **QUICK)
 
 
+def test_a_tiny_folder_with_names_of_any_bytes(tmp_path):
+    """Ten images: numbers are rough, and say so."""
+    root = write_digits(tmp_path / "photos", (0, 1), 5)
+    strange = os.fsdecode(b'caf\xe9, "0"')
+    (root / "digit 0").rename(root / strange)
+    os.rename(root / strange / "00.png", root / strange / os.fsdecode(b"\xff\n.png"))
+    run = fit_images(root, out=tmp_path / "run", test=0.01, size=8, method="map", epochs=1)
+    assert (run.evaluation.trained, run.evaluation.held_out) == (9, 1)
+    assert run.alarms.false_alarms == 1.0
+    assert {check.question: check.rating for check in run.evaluation.checks}["Is the alarm set?"] == "fair"
+    assert run.metadata.classes[0] == 'caf\N{REPLACEMENT CHARACTER}, "0"'
+    answers = open_image_run(tmp_path / "run").predict(images_below(root))
+    assert len(answers) == 10
+    answers.to_csv(tmp_path / "answers.csv")
+
+
 def test_images_of_one_color(tmp_path):
     """Constants: nothing to standardize by, and nothing to tell apart."""
     for name in ("a", "b"):

@@ -33,9 +33,10 @@ from credo.evaluation.scores import naive_classes
 from credo.evaluation.values import Check, Evaluation, Rating
 from credo.fit import fit
 from credo.imaging.alarms import KNOWN, ImageAlarms, doubt_of, neighbors_of, seen
-from credo.imaging.folder import LEAST, ImageFolder, Say, scan
+from credo.imaging.folder import ImageFolder, Say, scan
 from credo.imaging.pixels import DecodedImages, ImageRows, ImageShape, decode, unreadable_notes
 from credo.imaging.predictions import AT_ONCE, ImagePredictor, joined, predicted
+from credo.imaging.reading import printable
 from credo.imaging.recipes import ImageRequest
 from credo.imaging.runs import ImageRun
 from credo.imaging.saving import save_image_run, thumbnail
@@ -48,6 +49,8 @@ from credo.tabular.resuming import check_request, interruptible, save_request, t
 
 SECONDS = 10.0
 """Between two checkpoints."""
+FEWEST = 8
+"""Training images."""
 ENOUGH = 0.1
 """False alarms that may be promised without a word: more of them means that few images were held out."""
 MOST_HELD_OUT = 20_000
@@ -176,7 +179,7 @@ def _loaded(
         save_request(training, options)
     images = decode(found, shape, training, say)
     parts = _parts(found, images.readable, request)
-    notes = (*found.notes, *unreadable_notes(found, images.readable))
+    notes = tuple(map(printable, (*found.notes, *unreadable_notes(found, images.readable))))
     loaded = LoadedImages(request, found, images, parts, notes, started)
     if on_loaded is not None:
         on_loaded(loaded)
@@ -194,10 +197,10 @@ def _parts(folder: ImageFolder, readable: NDArray[np.bool_], request: ImageReque
         )
     test = min(request.test, MOST_HELD_OUT / len(usable))
     parts = split(len(usable), test=test, seed=request.seed, classes=folder.labels[usable])
-    if len(parts.train) < LEAST:
+    if len(parts.train) < FEWEST:
         raise DataError(
             f"test={request.test:g} leaves {len(parts.train)} of {len(usable)} images for training, and at least "
-            f"{LEAST} are needed: hold out fewer (--test)"
+            f"{FEWEST} are needed: hold out fewer (--test)"
         )
     return Split(usable[parts.train], usable[parts.validation], usable[parts.test])
 
@@ -281,7 +284,7 @@ def _evaluated(loaded: LoadedImages, posterior: Posterior, say: Say) -> ImageRun
     answers = ImagePredictor(posterior, alarms, images.shape, folder.classes).table(prediction, features)
     evaluation = _with_alarm(evaluate(case, request.seed), alarms, answers)
     told = pd.DataFrame(
-        {"file": [folder.files[i] for i in parts.test], "observed": [folder.classes[k] for k in y.tolist()]}
+        {"file": [printable(folder.files[i]) for i in parts.test], "observed": [folder.classes[k] for k in y.tolist()]}
     )
     doubtful = [thumbnail(images.images(parts.test[row.row - 1 : row.row])) for row in evaluation.doubtful]
     metadata = _metadata(loaded, length.epochs)
@@ -336,7 +339,7 @@ def _metadata(loaded: LoadedImages, epochs: int) -> ImageMetadata:
     request, folder = loaded.request, loaded.folder
     counts = np.bincount(folder.labels[loaded.images.readable], minlength=len(folder.classes))
     return ImageMetadata(
-        source=folder.root.resolve().name,
+        source=printable(folder.root.resolve().name),
         classes=folder.classes,
         counts=tuple(counts.tolist()),
         size=loaded.images.shape.size,

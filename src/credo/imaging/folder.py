@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from credo.data import DataError
-from credo.imaging.reading import SUFFIXES, Header, UnreadableImageError, pillow, read_header
+from credo.imaging.reading import SUFFIXES, Header, UnreadableImageError, pillow, printable, read_header
 
-LEAST = 8
+LEAST = 10
 """Images of all classes together."""
 SMALLEST, LARGEST = 16, 64
 """Sizes between which images are brought, where the user does not say."""
@@ -80,15 +80,15 @@ def scan(root: str | Path, say: Say = lambda text, share: None) -> ImageFolder:
         )
     found = {folder.name: images_below(folder) for folder in folders}
     empty = [name for name, paths in found.items() if not paths]
-    classes = tuple(name for name, paths in found.items() if paths)
+    classes = tuple(printable(name) for name, paths in found.items() if paths)
     notes = [f"the folder {name!r} holds no image, and no class is made of it" for name in empty]
     if len(classes) < 2:
         what = f"only one class with images, {classes[0]!r}" if classes else "no image in any of its folders"
         raise DataError(f"{root} has {what}: there is nothing to tell apart; give a folder for each of two classes")
-    paths = [path for name in classes for path in found[name]]
+    paths = [path for each in found.values() for path in each]
     if len(paths) < LEAST:
         raise DataError(f"{root} holds {len(paths)} images in all, and at least {LEAST} are needed")
-    labels = np.repeat(np.arange(len(classes)), [len(found[name]) for name in classes])
+    labels = np.repeat(np.arange(len(classes)), [len(each) for each in found.values() if each])
     headers = tuple(_headers(paths, say))
     loose = sum(path.suffix.lower() in SUFFIXES for path in place.iterdir() if path.is_file())
     if loose:

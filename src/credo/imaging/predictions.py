@@ -16,7 +16,7 @@ from torch import Tensor
 from credo.imaging.alarms import ImageAlarms, doubt_of, seen
 from credo.imaging.folder import Say
 from credo.imaging.pixels import ImageShape
-from credo.imaging.reading import UnreadableImageError, read_image
+from credo.imaging.reading import UnreadableImageError, printable, read_image
 from credo.loop.progress import clock
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive
@@ -92,7 +92,8 @@ class ImagePredictor:
 
     @staticmethod
     def _of_file(file: str | Path, trouble: str) -> dict[str, Any]:
-        return {"file": str(file), "alarm": True, "label": "", "why": trouble} if trouble else {"file": str(file)}
+        name = printable(file)
+        return {"file": name, "alarm": True, "label": "", "why": printable(trouble)} if trouble else {"file": name}
 
     def _nothing(self) -> pd.DataFrame:
         """No row, with the columns of answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import warnings
 import zlib
@@ -22,6 +23,11 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 GRAY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N")
 """Modes of Pillow without color."""
 TRANSPARENT = ("RGBA", "RGBa", "LA", "La", "PA")
+
+
+def printable(path: str | Path) -> str:
+    """The name of a file as text, whatever bytes it has."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 class UnreadableImageError(DataError):
@@ -80,13 +86,21 @@ def read_image(path: str | Path, size: int, channels: int = 3) -> NDArray[np.uin
     """
     with _opened(path) as image:
         image.draft(None, (2 * size, 2 * size))  # a JPEG file is decoded at a fraction of its size where that suffices
-        upright = pillow("PIL.ImageOps").exif_transpose(image)
-        plain = _eight_bits(upright, path).convert("L" if channels == 1 else "RGB")
+        image.load()
+        plain = _eight_bits(_upright(image), path).convert("L" if channels == 1 else "RGB")
         filters = pillow().Resampling
         averages = filters.BOX if min(plain.size) >= size else filters.BILINEAR  # small images are interpolated
         square = pillow("PIL.ImageOps").fit(plain, (size, size), method=averages)
         pixels = np.asarray(square, dtype=np.uint8).reshape(size, size, channels)
     return pixels.transpose(2, 0, 1).copy()
+
+
+def _upright(image: Any) -> Any:
+    """The image as its EXIF orientation says; as it is stored where that cannot be understood."""
+    try:
+        return pillow("PIL.ImageOps").exif_transpose(image)
+    except Exception:  # whatever a camera or an editor wrote there, the pixels are fine
+        return image
 
 
 def _eight_bits(image: Any, path: str | Path) -> Any:
@@ -110,16 +124,16 @@ def _opened(path: str | Path) -> Iterator[Any]:
     damaged = (OSError, SyntaxError, ValueError, TypeError, EOFError, struct.error, zlib.error, IndexError, KeyError)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of metadata that nobody needs
-            warnings.simplefilter("error", module.DecompressionBombWarning)
+            warnings.simplefilter("ignore")  # of metadata that nobody needs, and of images that are merely large
             with module.open(path) as image:
                 yield image
     except DataError:
         raise
     except FileNotFoundError:
         raise UnreadableImageError(f"{path} does not exist") from None
-    except (module.DecompressionBombWarning, module.DecompressionBombError):
-        raise UnreadableImageError(f"{path} has more pixels than any camera gives: it is not read") from None
+    except module.DecompressionBombError:
+        most = 2 * module.MAX_IMAGE_PIXELS // 10**6
+        raise UnreadableImageError(f"{path} has more than {most} million pixels, and is not read") from None
     except module.UnidentifiedImageError:
         raise UnreadableImageError(f"{path} is no image that Pillow knows") from None
     except damaged as error:
