@@ -25,7 +25,7 @@ LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
 MEASURES = {"uncertainty", "metrics", "diagnostics"}
-TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "imaging"}
+TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "vision"}
 APPLIED = CORE | MEASURES | {"exact", "decide", "generative"} | TABLES_AND_PAGES
 ROOT = "credo"
 """The package itself: what `import credo` and names from its face come from."""
@@ -53,7 +53,7 @@ ROOMS: dict[str, set[str]] = {
     "evaluation": BELIEF | MEASURES | {"data"},
     "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
-    "imaging": CORE | {"data", "evaluation", "reports", "uncertainty", "tabular"},
+    "vision": CORE | {"data", "evaluation", "reports", "uncertainty", "tabular"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
     "cli": APPLIED | {"experiments", ROOT},
@@ -68,7 +68,7 @@ FOREIGN: dict[str, set[str]] = {
     "data": BARE | TABLES,
     "evaluation": BARE | TABLES,
     "tabular": BARE | TABLES,
-    "imaging": BARE | TABLES,
+    "vision": BARE | TABLES,
     "estimators": BARE | TABLES,
     "reports": BARE | {"matplotlib", "rich", "jinja2"},
     "experiments": BARE | {"matplotlib"},

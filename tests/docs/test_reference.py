@@ -31,7 +31,7 @@ ROOMS = (
     "generative",
     "decide",
     "tabular",
-    "imaging",
+    "vision",
     "estimators",
 )
 

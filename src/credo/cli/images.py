@@ -19,13 +19,13 @@ from credo.core.folders import SavedElsewhereError, UnsavedError
 from credo.core.status import Status
 from credo.core.storage import write_folder
 from credo.data import DataError
-from credo.imaging.fitting import LoadedImages, fit_images
-from credo.imaging.folder import images_below
-from credo.imaging.runs import REPORT, ImageRun, open_image_run
-from credo.imaging.saving import image_report
 from credo.reports import words
 from credo.reports.image_page import of_images
 from credo.reports.progress import Progress
+from credo.vision.fitting import LoadedImages, fit_folder
+from credo.vision.folder import images_below
+from credo.vision.runs import REPORT, VisionRun, open_vision_run
+from credo.vision.saving import image_report
 
 Say = Callable[[str, float | None], None]
 
@@ -36,7 +36,7 @@ def run(folder: Path, *, out: Path, json_wanted: bool, quiet: bool, **options: A
     failure = None
     with plain_warnings(notes), progress(notes) as bar:
         try:
-            done = fit_images(
+            done = fit_folder(
                 folder,
                 out=out,
                 on_loaded=lambda loaded: _say_what_was_found(said, loaded),
@@ -81,7 +81,7 @@ def _say_what_was_found(console: Console, loaded: LoadedImages) -> None:
         tell(console, f"  {line}", hang=2)
 
 
-def summary(run: ImageRun) -> dict[str, object]:
+def summary(run: VisionRun) -> dict[str, object]:
     """The result for a program to read."""
     evaluation, metadata, sides = run.evaluation, run.metadata, ("model", "plain", "naive")
     checks = [
@@ -114,7 +114,7 @@ def summary(run: ImageRun) -> dict[str, object]:
 def predict(run: Path, given: list[Path], out: Path, json_wanted: bool, quiet: bool) -> None:
     """The work of `credo predict` with a run of images."""
     notes, files = remarks(quiet), _files(given)
-    opened = open_image_run(run)
+    opened = open_vision_run(run)
     if out != STDOUT and out.exists() and any(out.samefile(file) for file in files if file.exists()):
         raise ValueError(f"{out} is one of the images: write the predictions to another file")
     with plain_warnings(notes), progress(notes) as bar:
@@ -155,7 +155,7 @@ def _summarize(console: Console, frame: pd.DataFrame, out: Path) -> None:
 
 def report(run: Path, json_wanted: bool, quiet: bool) -> None:
     """The work of `credo report` with a run of images."""
-    opened = open_image_run(run)
+    opened = open_vision_run(run)
     write_folder(run, {REPORT: image_report(opened, run.resolve().name)}, {})
     if json_wanted:
         found = {"report": str(opened.report), "evaluation": opened.evaluation.to_json()}

@@ -12,8 +12,8 @@ from credo.cli import images
 from credo.cli.commands import STDOUT
 from credo.cli.console import answers, plain_warnings, remarks, write
 from credo.data.reading import read_table
-from credo.imaging.runs import is_image_run
 from credo.tabular.runs import open_run
+from credo.vision.runs import is_image_run
 
 
 def run(

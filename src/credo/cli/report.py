@@ -8,10 +8,10 @@ from pathlib import Path
 from credo.cli import images
 from credo.cli.console import answers
 from credo.core.storage import write_folder
-from credo.imaging.runs import is_image_run
 from credo.reports import words
 from credo.tabular.runs import REPORT, open_run
 from credo.tabular.saving import report_page
+from credo.vision.runs import is_image_run
 
 
 def run(run: Path, json_wanted: bool, quiet: bool) -> None:

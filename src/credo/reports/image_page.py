@@ -119,8 +119,8 @@ def _training_words(metadata: ImageMetadata) -> str:
 def _snippet(run: str) -> str:
     return (
         "from pathlib import Path\n"
-        "from credo.imaging import open_image_run\n\n"
-        f"run = open_image_run({run!r})\n"
+        "from credo.vision import open_vision_run\n\n"
+        f"run = open_vision_run({run!r})\n"
         'predicted = run.predict(sorted(Path("photos").glob("*.jpg")))  # one row of answers for each file\n'
         'print(predicted[["file", "label", "probability", "doubt", "alarm", "why"]])\n\n'
         "run.posterior   # the credo posterior itself, for pixels from 0 to 1\n"

@@ -10,13 +10,13 @@ from torch import nn
 from credo.core.checks import check_at_least
 from credo.core.optimizers import Cosine
 from credo.data.augmentation import Augmentation
-from credo.imaging.pixels import ImageShape
 from credo.likelihoods import Categorical
 from credo.methods import MAP, BayesByBackprop, Ensemble, MCDropout, Method
 from credo.model import Model
 from credo.nets import CNN, LeNet5, ResNet18, ResNet20, WideResNet
 from credo.nets.scaling import InputScaling, LeafScaling
 from credo.priors import Normal
+from credo.vision.pixels import ImageShape
 
 MEMBERS = 5
 STEPS, FEWEST, MOST = 2_000, 3, 60

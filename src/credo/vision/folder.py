@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from credo.data import DataError
-from credo.imaging.reading import SUFFIXES, Header, UnreadableImageError, pillow, printable, read_header
+from credo.vision.reading import SUFFIXES, Header, UnreadableImageError, pillow, printable, read_header
 
 LEAST = 10
 """Images of all classes together."""

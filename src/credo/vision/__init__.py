@@ -4,13 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credo.imaging.fitting import fit_images
-    from credo.imaging.reading import read_image
-    from credo.imaging.runs import ImageRun, open_image_run
+    from credo.vision.fitting import fit_folder
+    from credo.vision.reading import read_image
+    from credo.vision.runs import VisionRun, open_vision_run
 
-__all__ = ["ImageRun", "fit_images", "open_image_run", "read_image"]
+__all__ = ["VisionRun", "fit_folder", "open_vision_run", "read_image"]
 
-_HOMES = {"fit_images": "fitting", "ImageRun": "runs", "open_image_run": "runs", "read_image": "reading"}
+_HOMES = {"fit_folder": "fitting", "VisionRun": "runs", "open_vision_run": "runs", "read_image": "reading"}
 
 
 def __getattr__(name: str) -> Any:

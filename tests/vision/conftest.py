@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from credo.imaging import ImageRun, fit_images
+from credo.vision import VisionRun, fit_folder
 from image_files import write_digits
 
 
@@ -16,6 +16,6 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> ImageRun:
+def run(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> VisionRun:
     """An ensemble of a few epochs, saved."""
-    return fit_images(digits, out=tmp_path_factory.mktemp("runs") / "run", size=8, epochs=12, false_alarms=0.2)
+    return fit_folder(digits, out=tmp_path_factory.mktemp("runs") / "run", size=8, epochs=12, false_alarms=0.2)

@@ -32,20 +32,20 @@ from credo.evaluation.metadata import TrainingLength
 from credo.evaluation.scores import naive_classes
 from credo.evaluation.values import Check, Evaluation, Rating
 from credo.fit import fit
-from credo.imaging.alarms import KNOWN, ImageAlarms, doubt_of, neighbors_of, seen
-from credo.imaging.folder import ImageFolder, Say, scan
-from credo.imaging.pixels import DecodedImages, ImageRows, ImageShape, decode, unreadable_notes
-from credo.imaging.predictions import AT_ONCE, ImagePredictor, joined, predicted
-from credo.imaging.reading import printable
-from credo.imaging.recipes import ImageRequest
-from credo.imaging.runs import ImageRun
-from credo.imaging.saving import save_image_run, thumbnail
 from credo.loop.checkpoints import Checkpoint
 from credo.loop.progress import Report, clock
 from credo.posteriors import Posterior
 from credo.posteriors.draws import Draws
 from credo.predictive import ClassPredictive, predictive
 from credo.tabular.resuming import check_request, interruptible, save_request, training_folder
+from credo.vision.alarms import KNOWN, ImageAlarms, doubt_of, neighbors_of, seen
+from credo.vision.folder import ImageFolder, Say, scan
+from credo.vision.pixels import DecodedImages, ImageRows, ImageShape, decode, unreadable_notes
+from credo.vision.predictions import AT_ONCE, ImagePredictor, joined, predicted
+from credo.vision.reading import printable
+from credo.vision.recipes import ImageRequest
+from credo.vision.runs import VisionRun
+from credo.vision.saving import save_vision_run, thumbnail
 
 SECONDS = 10.0
 """Between two checkpoints."""
@@ -78,7 +78,7 @@ class LoadedImages:
     started: float
 
 
-def fit_images(
+def fit_folder(
     folder: str | Path,
     *,
     method: str = "ensemble",
@@ -95,7 +95,7 @@ def fit_images(
     force: bool = False,
     on_loaded: Callable[[LoadedImages], None] | None = None,
     say: Say = lambda text, share: None,
-) -> ImageRun:
+) -> VisionRun:
     """Learn from a folder of images by class, and evaluate the result on images that training has not seen.
 
     Brings all images to one size, holds some out, trains networks with error bars on the others, evaluates them on the
@@ -129,7 +129,7 @@ def fit_images(
         KeyboardInterrupt: Ctrl-C; where there is a folder for the run, the work so far is saved beside it.
 
     Examples:
-        `run = fit_images("photos", out="run"); run.predict(["new.jpg"])`
+        `run = fit_folder("photos", out="run"); run.predict(["new.jpg"])`
     """
     request = ImageRequest(method, network, size, test, seed, epochs, flip, false_alarms, device)
     _check_device(device)
@@ -145,7 +145,7 @@ def fit_images(
     with interruptible(training):
         loaded = _loaded(folder, request, training, on_loaded, say, out=place, force=force)
         done = _trained(loaded, training / "fit", say)
-        run = save_or_rescue(partial(save_image_run, done), place)
+        run = save_or_rescue(partial(save_vision_run, done), place)
     shutil.rmtree(training, ignore_errors=True)
     return run
 
@@ -205,7 +205,7 @@ def _parts(folder: ImageFolder, readable: NDArray[np.bool_], request: ImageReque
     return Split(usable[parts.train], usable[parts.validation], usable[parts.test])
 
 
-def _trained(loaded: LoadedImages, checkpoint: Path | None, say: Say) -> ImageRun:
+def _trained(loaded: LoadedImages, checkpoint: Path | None, say: Say) -> VisionRun:
     """Train on some images and evaluate on the others."""
     request, folder, images, train = loaded.request, loaded.folder, loaded.images, loaded.parts.train
     model = request.model(images.shape, len(folder.classes), *images.moments(train))
@@ -256,7 +256,7 @@ def _listener(say: Say) -> Callable[[Report], None]:
     return listen
 
 
-def _evaluated(loaded: LoadedImages, posterior: Posterior, say: Say) -> ImageRun:
+def _evaluated(loaded: LoadedImages, posterior: Posterior, say: Say) -> VisionRun:
     request, folder, images, parts = loaded.request, loaded.folder, loaded.images, loaded.parts
     say("judging by the held-out images", None)
     chunks = [parts.test[i : i + AT_ONCE] for i in range(0, len(parts.test), AT_ONCE)]
@@ -288,7 +288,7 @@ def _evaluated(loaded: LoadedImages, posterior: Posterior, say: Say) -> ImageRun
     )
     doubtful = [thumbnail(images.images(parts.test[row.row - 1 : row.row])) for row in evaluation.doubtful]
     metadata = _metadata(loaded, length.epochs)
-    return ImageRun(
+    return VisionRun(
         posterior.to("cpu"), evaluation, alarms, pd.concat([told, answers], axis=1), metadata, tuple(doubtful)
     )
 

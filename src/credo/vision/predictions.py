@@ -13,13 +13,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from credo.imaging.alarms import ImageAlarms, doubt_of, seen
-from credo.imaging.folder import Say
-from credo.imaging.pixels import ImageShape
-from credo.imaging.reading import UnreadableImageError, printable, read_image
 from credo.loop.progress import clock
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive
+from credo.vision.alarms import ImageAlarms, doubt_of, seen
+from credo.vision.folder import Say
+from credo.vision.pixels import ImageShape
+from credo.vision.reading import UnreadableImageError, printable, read_image
 
 AT_ONCE = 256
 """Images that are predicted together."""
@@ -59,7 +59,7 @@ class ImagePredictor:
     classes: tuple[str, ...]
 
     def frame(self, files: Sequence[str | Path], say: Say) -> pd.DataFrame:
-        """One row for each file; see `ImageRun.predict`."""
+        """One row for each file; see `VisionRun.predict`."""
         if not len(files):
             raise ValueError("there is no image to predict")
         return pd.concat(list(self._parts(files, say)), ignore_index=True)

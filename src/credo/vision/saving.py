@@ -13,13 +13,13 @@ from torch import Tensor
 from credo.core.config import encode
 from credo.core.folders import write_whole
 from credo.core.storage import SCHEMA, write_folder
-from credo.imaging.reading import pillow
-from credo.imaging.runs import EVALUATION, FILES, IMAGES, KNOWN, PREDICTIONS, REPORT, ImageRun
 from credo.reports.image_page import DoubtfulImage, image_page
 from credo.tabular.saving import json_text
+from credo.vision.reading import pillow
+from credo.vision.runs import EVALUATION, FILES, IMAGES, KNOWN, PREDICTIONS, REPORT, VisionRun
 
 
-def save_image_run(run: ImageRun, folder: Path) -> ImageRun:
+def save_vision_run(run: VisionRun, folder: Path) -> VisionRun:
     """Write a run and its report, so that the folder holds all of it or what it held before.
 
     Args:
@@ -58,7 +58,7 @@ def save_image_run(run: ImageRun, folder: Path) -> ImageRun:
     return replace(run, folder=folder)
 
 
-def image_report(run: ImageRun, name: str) -> str:
+def image_report(run: VisionRun, name: str) -> str:
     """The report of a run as HTML.
 
     Args:

@@ -16,9 +16,9 @@ from torch.utils.data import Dataset
 
 from credo.core.storage import StorageError
 from credo.data import DataError
-from credo.imaging.folder import ImageFolder, Say
-from credo.imaging.reading import UnreadableImageError, read_image
 from credo.loop.progress import clock
+from credo.vision.folder import ImageFolder, Say
+from credo.vision.reading import UnreadableImageError, read_image
 
 FILE = "pixels.u8"
 SAMPLE = 20_000

@@ -11,10 +11,10 @@ import pytest
 
 from credo.core.storage import StorageError
 from credo.data import DataError
-from credo.imaging import read_image
-from credo.imaging.folder import scan
-from credo.imaging.pixels import FILE, ImageRows, ImageShape, decode, unreadable_notes
-from credo.imaging.reading import UnreadableImageError
+from credo.vision import read_image
+from credo.vision.folder import scan
+from credo.vision.pixels import FILE, ImageRows, ImageShape, decode, unreadable_notes
+from credo.vision.reading import UnreadableImageError
 from image_files import Image, write_digits
 
 RED, HALF = (200, 0, 0), 128

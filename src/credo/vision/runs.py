@@ -11,13 +11,13 @@ import pandas as pd
 from credo.core.storage import StorageError, find, read_json, read_tensors
 from credo.evaluation.image_metadata import ImageMetadata
 from credo.evaluation.values import Evaluation
-from credo.imaging.alarms import ImageAlarms
-from credo.imaging.folder import Say
-from credo.imaging.pixels import ImageShape
-from credo.imaging.predictions import ImagePredictor
 from credo.posteriors import Posterior, load
 from credo.posteriors.writing import CONFIG, ENVIRONMENT, HISTORY, STATE
 from credo.uncertainty import Alarm, NearestNeighbors
+from credo.vision.alarms import ImageAlarms
+from credo.vision.folder import Say
+from credo.vision.pixels import ImageShape
+from credo.vision.predictions import ImagePredictor
 
 IMAGES, EVALUATION, PREDICTIONS, REPORT = "images.json", "evaluation.json", "predictions.csv", "report.html"
 KNOWN = "known.safetensors"
@@ -26,7 +26,7 @@ FILES = (IMAGES, EVALUATION, PREDICTIONS, REPORT, KNOWN, CONFIG, STATE, HISTORY,
 
 
 @dataclass(frozen=True, eq=False)
-class ImageRun:
+class VisionRun:
     """A posterior of images, with all that is needed to predict new ones.
 
     Attributes:
@@ -75,7 +75,7 @@ class ImageRun:
         done, score = self.metadata, self.evaluation.scores[0]
         shown = "undefined" if score.model is None else f"{score.model:.4g}"
         place = "not saved" if self.folder is None else f"saved in {self.folder}"
-        return f"ImageRun({len(done.classes)} classes from {done.source}: {done.method}, {score.id} {shown}, {place})"
+        return f"VisionRun({len(done.classes)} classes from {done.source}: {done.method}, {score.id} {shown}, {place})"
 
 
 def is_image_run(folder: Path) -> bool:
@@ -83,8 +83,8 @@ def is_image_run(folder: Path) -> bool:
     return folder.is_dir() and find(folder, IMAGES) is not None
 
 
-def open_image_run(folder: str | Path) -> ImageRun:
-    """Read a run that `fit_images` or `credo fit` wrote. Nothing in the folder can choose code to run.
+def open_vision_run(folder: str | Path) -> VisionRun:
+    """Read a run that `fit_folder` or `credo fit` wrote. Nothing in the folder can choose code to run.
 
     Raises:
         StorageError: if the folder is missing, damaged, from a newer credo, or something else.
@@ -107,7 +107,7 @@ def open_image_run(folder: str | Path) -> ImageRun:
             raise TypeError("its alarms are no numbers")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StorageError(f"{path / IMAGES} is damaged ({error!r})") from None
-    return ImageRun(load(path), evaluation, alarms, _predictions(path), metadata, thumbnails, path)
+    return VisionRun(load(path), evaluation, alarms, _predictions(path), metadata, thumbnails, path)
 
 
 _ALARM = ("threshold", "known", "false_alarms")

@@ -17,12 +17,12 @@ import credo
 from credo.core.folders import SavedElsewhereError
 from credo.core.storage import StorageError
 from credo.data import DataError
-from credo.imaging import fit_images, fitting, open_image_run, read_image
-from credo.imaging.folder import images_below
-from credo.imaging.pixels import ImageShape
-from credo.imaging.recipes import METHODS, NETWORKS, ImageRequest
-from credo.imaging.runs import FILES, IMAGES
-from credo.imaging.saving import save_image_run
+from credo.vision import fit_folder, fitting, open_vision_run, read_image
+from credo.vision.folder import images_below
+from credo.vision.pixels import ImageShape
+from credo.vision.recipes import METHODS, NETWORKS, ImageRequest
+from credo.vision.runs import FILES, IMAGES
+from credo.vision.saving import save_vision_run
 from image_files import Image, write_digits
 
 QUICK = {"method": "map", "size": 8, "epochs": 2}
@@ -50,7 +50,7 @@ def test_a_run_knows_its_images(run):
 
 def test_a_run_that_is_read_back_gives_the_same_answers(run, digits):
     files = images_below(digits)[::7]
-    again = open_image_run(run.folder)
+    again = open_vision_run(run.folder)
     one, other = run.predict(files), again.predict(files)
     pd.testing.assert_frame_equal(one, other)
     pd.testing.assert_frame_equal(one.iloc[[3]].reset_index(drop=True), again.predict([files[3]]), atol=1e-5)
@@ -105,7 +105,7 @@ def test_files_that_cannot_be_read_ring_and_keep_their_rows(run, digits, tmp_pat
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains(method, digits):
-    run = fit_images(digits, method=method, size=8, epochs=1)
+    run = fit_folder(digits, method=method, size=8, epochs=1)
     assert run.folder is None
     assert run.posterior.record.finished
     assert run.evaluation.score("accuracy").model is not None
@@ -124,15 +124,15 @@ def test_every_network_takes_every_shape(network):
 
 
 def test_the_same_seed_gives_the_same_numbers_saved_or_not(digits, tmp_path):
-    one, other = fit_images(digits, **QUICK), fit_images(digits, out=tmp_path / "run", **QUICK)
+    one, other = fit_folder(digits, **QUICK), fit_folder(digits, out=tmp_path / "run", **QUICK)
     assert torch.equal(weights(one), weights(other))
     assert one.evaluation == other.evaluation
-    assert not torch.equal(weights(fit_images(digits, seed=1, **QUICK)), weights(one))
+    assert not torch.equal(weights(fit_folder(digits, seed=1, **QUICK)), weights(one))
 
 
 KILLED = """
 import os, signal, sys
-from credo.imaging import fit_images, fitting
+from credo.vision import fit_folder, fitting
 from credo.loop import run
 fitting.SECONDS = run.REPORT_SECONDS = 0.0
 
@@ -140,7 +140,7 @@ def say(text, share):
     if text.startswith(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-fit_images(sys.argv[1], out=sys.argv[2], method="map", size=8, epochs=2, say=say)
+fit_folder(sys.argv[1], out=sys.argv[2], method="map", size=8, epochs=2, say=say)
 """
 
 
@@ -151,11 +151,11 @@ def test_a_training_goes_on_after_a_kill(when, digits, tmp_path):
     assert subprocess.run(child, capture_output=True, check=False).returncode == -signal.SIGKILL
     assert not out.exists()
     with pytest.raises(StorageError, match="holds an interrupted training: continue it with --resume"):
-        fit_images(digits, out=out, **QUICK)
+        fit_folder(digits, out=out, **QUICK)
     with pytest.raises(StorageError, match="was started with --seed 0, and now it is 1"):
-        fit_images(digits, out=out, resume=True, seed=1, **QUICK)
-    resumed = fit_images(digits, out=out, resume=True, **QUICK)
-    assert torch.equal(weights(resumed), weights(fit_images(digits, **QUICK)))
+        fit_folder(digits, out=out, resume=True, seed=1, **QUICK)
+    resumed = fit_folder(digits, out=out, resume=True, **QUICK)
+    assert torch.equal(weights(resumed), weights(fit_folder(digits, **QUICK)))
     assert os.listdir(tmp_path) == ["run"]
 
 
@@ -168,12 +168,12 @@ def test_ctrl_c(when, digits, tmp_path, monkeypatch):
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        fit_images(digits, out=tmp_path / "run", say=say, **QUICK)
+        fit_folder(digits, out=tmp_path / "run", say=say, **QUICK)
     begun = when != "looking"
     assert ("continues it" in str(caught.value)) == begun
     assert os.listdir(tmp_path) == ["run.training"] * begun
-    resumed = fit_images(digits, out=tmp_path / "run", resume=begun, **QUICK)
-    assert torch.equal(weights(resumed), weights(fit_images(digits, **QUICK)))
+    resumed = fit_folder(digits, out=tmp_path / "run", resume=begun, **QUICK)
+    assert torch.equal(weights(resumed), weights(fit_folder(digits, **QUICK)))
 
 
 def test_a_folder_that_changed_is_not_resumed(digits, tmp_path, monkeypatch):
@@ -184,12 +184,12 @@ def test_a_folder_that_changed_is_not_resumed(digits, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "save_image_run", stop)
+        patch.setattr(fitting, "save_vision_run", stop)
         with pytest.raises(KeyboardInterrupt, match="--resume"):
-            fit_images(root, out=tmp_path / "run", **QUICK)
+            fit_folder(root, out=tmp_path / "run", **QUICK)
     (root / "digit 0" / "00.png").unlink()
     with pytest.raises(StorageError, match=r"the training of .*run was started with images"):
-        fit_images(root, out=tmp_path / "run", resume=True, **QUICK)
+        fit_folder(root, out=tmp_path / "run", resume=True, **QUICK)
 
 
 def test_a_folder_that_fails_in_the_end_does_not_lose_the_run(digits, tmp_path, monkeypatch):
@@ -198,28 +198,28 @@ def test_a_folder_that_fails_in_the_end_does_not_lose_the_run(digits, tmp_path, 
     def full(run, folder):
         if folder == out:
             raise StorageError(f"{folder} cannot be written (the disk is full)")
-        return save_image_run(run, folder)
+        return save_vision_run(run, folder)
 
-    monkeypatch.setattr(fitting, "save_image_run", full)
+    monkeypatch.setattr(fitting, "save_vision_run", full)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(SavedElsewhereError, match=r"the disk is full.*was saved to") as caught:
-        fit_images(digits, out=out, **QUICK)
-    assert open_image_run(caught.value.run.folder).metadata.counts == (40, 40, 40)
+        fit_folder(digits, out=out, **QUICK)
+    assert open_vision_run(caught.value.run.folder).metadata.counts == (40, 40, 40)
 
 
 def test_a_run_in_the_way_is_replaced_by_force_alone(digits, tmp_path):
     out = tmp_path / "run"
-    fit_images(digits, out=out, **QUICK)
+    fit_folder(digits, out=out, **QUICK)
     (out / "notes.txt").write_text("mine")
     with pytest.raises(StorageError, match="holds a run already"):
-        fit_images(digits, out=out, **QUICK)
-    fit_images(digits, out=out, force=True, **QUICK)
+        fit_folder(digits, out=out, **QUICK)
+    fit_folder(digits, out=out, force=True, **QUICK)
     assert (out / "notes.txt").read_text() == "mine"
     other = tmp_path / "other"
     other.mkdir()
     (other / "x").write_text("x")
     with pytest.raises(StorageError, match="holds other files, which are not touched"):
-        fit_images(digits, out=other, force=True, **QUICK)
+        fit_folder(digits, out=other, force=True, **QUICK)
 
 
 @pytest.mark.parametrize(
@@ -239,13 +239,13 @@ def test_a_run_in_the_way_is_replaced_by_force_alone(digits, tmp_path):
 )
 def test_what_makes_no_sense_is_refused_before_the_work(options, sentence, digits):
     with pytest.raises(ValueError, match=sentence):
-        fit_images(digits, **options)
+        fit_folder(digits, **options)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_no_gpu_where_one_is_asked_for(digits):
     with pytest.raises(ValueError, match="device 'cuda' was asked for, and torch finds no CUDA device"):
-        fit_images(digits, device="cuda")
+        fit_folder(digits, device="cuda")
 
 
 def test_a_class_of_damaged_images_alone(tmp_path):
@@ -253,7 +253,7 @@ def test_a_class_of_damaged_images_alone(tmp_path):
     for path in (root / "digit 1").iterdir():
         path.write_bytes(path.read_bytes()[:60])
     with pytest.raises(DataError, match=r"no file of the class 'digit 1' in .* is a readable image"):
-        fit_images(root, **QUICK)
+        fit_folder(root, **QUICK)
 
 
 def test_a_tiny_folder_with_names_of_any_bytes(tmp_path):
@@ -262,12 +262,12 @@ def test_a_tiny_folder_with_names_of_any_bytes(tmp_path):
     strange = os.fsdecode(b'caf\xe9, "0"')
     (root / "digit 0").rename(root / strange)
     os.rename(root / strange / "00.png", root / strange / os.fsdecode(b"\xff\n.png"))
-    run = fit_images(root, out=tmp_path / "run", test=0.01, size=8, method="map", epochs=1)
+    run = fit_folder(root, out=tmp_path / "run", test=0.01, size=8, method="map", epochs=1)
     assert (run.evaluation.trained, run.evaluation.held_out) == (9, 1)
     assert run.alarms.false_alarms == 1.0
     assert {check.question: check.rating for check in run.evaluation.checks}["Is the alarm set?"] == "fair"
     assert run.metadata.classes[0] == 'caf\N{REPLACEMENT CHARACTER}, "0"'
-    answers = open_image_run(tmp_path / "run").predict(images_below(root))
+    answers = open_vision_run(tmp_path / "run").predict(images_below(root))
     assert len(answers) == 10
     answers.to_csv(tmp_path / "answers.csv")
 
@@ -278,7 +278,7 @@ def test_images_of_one_color(tmp_path):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(10):
             Image.new("RGB", (9, 9), (7, 7, 7)).save(tmp_path / "photos" / name / f"{number}.png")
-    run = fit_images(tmp_path / "photos", **QUICK)
+    run = fit_folder(tmp_path / "photos", **QUICK)
     assert run.evaluation.score("accuracy").model == pytest.approx(0.5)
     assert np.isfinite(run.predictions["doubt"]).all()
 
@@ -297,7 +297,7 @@ def test_a_damaged_run_is_refused(change, sentence, run, tmp_path):
     path = tmp_path / "run" / IMAGES
     path.write_text(change(path.read_text()))
     with pytest.raises(StorageError, match=sentence):
-        open_image_run(tmp_path / "run")
+        open_vision_run(tmp_path / "run")
     with pytest.raises(StorageError, match="holds no run of images"):
-        open_image_run(tmp_path)
+        open_vision_run(tmp_path)
     assert isinstance(credo.load(run.folder), type(run.posterior))
