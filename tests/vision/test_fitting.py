@@ -20,7 +20,7 @@ from credo.data import DataError
 from credo.vision import fit_folder, fitting, open_vision_run, read_image
 from credo.vision.folder import images_below
 from credo.vision.pixels import ImageShape
-from credo.vision.recipes import METHODS, NETWORKS, ImageRequest
+from credo.vision.recipes import METHODS, NETWORKS, VisionRequest
 from credo.vision.runs import FILES, IMAGES
 from credo.vision.saving import save_vision_run
 from image_files import Image, write_digits
@@ -113,7 +113,7 @@ def test_every_method_trains(method, digits):
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_network_takes_every_shape(network):
-    request = ImageRequest(network=network)
+    request = VisionRequest(network=network)
     with torch.device("meta"):
         for shape in (ImageShape(16, 1), ImageShape(33, 3), ImageShape(96, 3)):
             net = NETWORKS[network](shape, 4, False)

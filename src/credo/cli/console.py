@@ -16,7 +16,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from credo.cli.commands import STDOUT
+from credo.cli.options import STDOUT
 from credo.core.storage import StorageError
 from credo.evaluation.values import Evaluation
 from credo.reports import words

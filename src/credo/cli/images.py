@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from credo.cli.commands import STDOUT
 from credo.cli.console import answers, plain_warnings, progress, remarks, say_evaluation, tell, write
 from credo.cli.main import FAILED, complain
+from credo.cli.options import STDOUT
 from credo.core.folders import SavedElsewhereError, UnsavedError
 from credo.core.status import Status
 from credo.core.storage import write_folder

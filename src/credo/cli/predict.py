@@ -9,11 +9,12 @@ import pandas as pd
 from rich.console import Console
 
 from credo.cli import images
-from credo.cli.commands import STDOUT
 from credo.cli.console import answers, plain_warnings, remarks, write
+from credo.cli.options import STDOUT
 from credo.data.reading import read_table
+from credo.tabular.costs import ActionCosts
 from credo.tabular.runs import open_run
-from credo.vision.runs import is_image_run
+from credo.vision.runs import is_vision_run
 
 
 def run(
@@ -22,28 +23,40 @@ def run(
     out: Path,
     level: float,
     risk: float,
+    costs: Path | None,
+    ask: float | None,
     with_inputs: bool,
     json_wanted: bool,
     quiet: bool,
 ) -> None:
     """The work of `credo predict`."""
-    if is_image_run(run):
+    if is_vision_run(run):
+        if costs is not None or ask is not None:
+            raise ValueError(f"--costs and --ask are for tables, and {run} is the run of a folder of images")
         images.predict(run, table, out, json_wanted, quiet)
         return
     if len(table) > 1:
         raise ValueError(f"{run} is the run of a table, and predicts one file of rows: got {len(table)}")
-    _of_table(run, table[0], out, level, risk, with_inputs, json_wanted, quiet)
+    _of_table(run, table[0], out, level, risk, _costs(costs, ask), with_inputs, json_wanted, quiet)
 
 
 def _of_table(
-    run: Path, table: Path, out: Path, level: float, risk: float, with_inputs: bool, json_wanted: bool, quiet: bool
+    run: Path,
+    table: Path,
+    out: Path,
+    level: float,
+    risk: float,
+    of_actions: ActionCosts | None,
+    with_inputs: bool,
+    json_wanted: bool,
+    quiet: bool,
 ) -> None:
     notes = remarks(quiet)
     _refuse_to_overwrite(out, table)
     opened = open_run(run)
     with plain_warnings(notes):
         rows = read_table(table, opened.encoder.codes)
-        predicted = opened.predict_with_notes(rows.frame, level=level, risk=risk)
+        predicted = opened.predict_with_notes(rows.frame, level=level, risk=risk, costs=of_actions)
     frame = _joined(rows.frame, predicted.frame) if with_inputs else predicted.frame
     write(out, _text(frame, json_wanted).encode())
     for note in (*rows.notes, *predicted.notes):
@@ -52,6 +65,12 @@ def _of_table(
     _summarize(console, predicted.frame, out)
     if predicted.promise is not None and predicted.promise.is_kept:
         console.print(f"Promised: {predicted.promise}.", markup=False, soft_wrap=True)
+
+
+def _costs(costs: Path | None, ask: float | None) -> ActionCosts | None:
+    if (costs is None) != (ask is None):
+        raise ValueError("--costs and --ask belong together: what actions cost in each class, and what asking costs")
+    return None if costs is None or ask is None else ActionCosts.read(costs, ask)
 
 
 def _refuse_to_overwrite(out: Path, table: Path) -> None:

@@ -11,12 +11,12 @@ from credo.core.storage import write_folder
 from credo.reports import words
 from credo.tabular.runs import REPORT, open_run
 from credo.tabular.saving import report_page
-from credo.vision.runs import is_image_run
+from credo.vision.runs import is_vision_run
 
 
 def run(run: Path, json_wanted: bool, quiet: bool) -> None:
     """The work of `credo report`."""
-    if is_image_run(run):
+    if is_vision_run(run):
         images.report(run, json_wanted, quiet)
         return
     opened = open_run(run)

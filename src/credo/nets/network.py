@@ -18,6 +18,7 @@ from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutChange, Drops, Site, weight_sites
 from credo.nets.forward import Around, Forward, Lend, awake, one_by_one, together, undropped, untouched
 from credo.nets.heads import HeadsRule
+from credo.nets.layer import LayerUse
 from credo.nets.outputs import OutputRule
 from credo.nets.plan import Plan, drawing_plan
 from credo.nets.random_calls import DropoutCall, Masked
@@ -58,6 +59,7 @@ class Network:
         self._traces, self._vectorizes = Recent[Trace](), Recent[bool]()
         self._awake = Recent[Forward]()
         self._first: Trace | None = None
+        self.layer_uses: tuple[LayerUse, ...] = ()  # what its layers do with some parameters, once they were watched
         self.frozen = tuple(name for name, p in self.module.named_parameters() if not p.requires_grad)
         self.layout: Layout = {
             name: ParameterInfo(tuple(p.shape), fan_in(self.module, name))
@@ -89,6 +91,12 @@ class Network:
         twin = copy.copy(self)
         twin.scaling, twin._first = scaling, None
         twin._traces, twin._vectorizes = Recent[Trace](), Recent[bool]()
+        return twin
+
+    def with_layer_uses(self, uses: tuple[LayerUse, ...]) -> Network:
+        """The same network, of which it is known what its layers do with some parameters."""
+        twin = copy.copy(self)
+        twin.layer_uses = uses
         return twin
 
     def without_noise(self) -> Network:
@@ -243,6 +251,13 @@ class Network:
         forward = _adapted(self._evaluating, seen, around, seen.written)
         stack = self._stack(x, seen, x_per_member=x_per_member)
         return self._run(forward, stack, variables, self.scaled(x), (), plan, x_per_member=x_per_member)
+
+    def inside(self, variables: Variables, x: Inputs, around: Around) -> Tensor:
+        """Outputs (B, ...) of one member in evaluation, computed in a context that is made from its tensors."""
+        forward = _adapted(self._evaluating, seen := self.trace(variables, x), around, seen.written)
+        tensors = {**{name: variables.params[name] for name in self.layout}, **variables.buffers}
+        with untouched(x):
+            return forward({name: t.squeeze(0) for name, t in tensors.items()}, self.scaled(x))
 
     def train(
         self,

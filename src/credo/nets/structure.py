@@ -148,6 +148,15 @@ def fan_in(module: nn.Module, name: str) -> int:
     return int(shape[1:].numel())
 
 
+def padding_rows(module: nn.Module) -> dict[str, int]:
+    """The rows of embeddings that stand for padding and are never learned, by the name of the weight."""
+    return {
+        f"{path}.weight".removeprefix("."): int(part.padding_idx)
+        for path, part in module.named_modules()
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.padding_idx is not None
+    }
+
+
 def other_sizes(module: Params, fresh: Params) -> dict[str, tuple[float, float]]:
     """Root mean squares of parameters where fresh weights (M, *shape) differ from the module's own (1, *shape) in size.
 

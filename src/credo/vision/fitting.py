@@ -43,7 +43,7 @@ from credo.vision.folder import ImageFolder, Say, scan
 from credo.vision.pixels import DecodedImages, ImageRows, ImageShape, decode, unreadable_notes
 from credo.vision.predictions import AT_ONCE, ImagePredictor, joined, predicted
 from credo.vision.reading import printable
-from credo.vision.recipes import ImageRequest
+from credo.vision.recipes import VisionRequest
 from credo.vision.runs import VisionRun
 from credo.vision.saving import save_vision_run, thumbnail
 
@@ -70,7 +70,7 @@ class LoadedImages:
         started: when work began, by the monotonic clock.
     """
 
-    request: ImageRequest
+    request: VisionRequest
     folder: ImageFolder
     images: DecodedImages
     parts: Split
@@ -131,7 +131,7 @@ def fit_folder(
     Examples:
         `run = fit_folder("photos", out="run"); run.predict(["new.jpg"])`
     """
-    request = ImageRequest(method, network, size, test, seed, epochs, flip, false_alarms, device)
+    request = VisionRequest(method, network, size, test, seed, epochs, flip, false_alarms, device)
     _check_device(device)
     if out is None:
         if resume:
@@ -162,7 +162,7 @@ def _check_device(name: str) -> None:
 
 def _loaded(
     folder: str | Path,
-    request: ImageRequest,
+    request: VisionRequest,
     training: Path,
     on_loaded: Callable[[LoadedImages], None] | None,
     say: Say,
@@ -186,7 +186,7 @@ def _loaded(
     return loaded
 
 
-def _parts(folder: ImageFolder, readable: NDArray[np.bool_], request: ImageRequest) -> Split:
+def _parts(folder: ImageFolder, readable: NDArray[np.bool_], request: VisionRequest) -> Split:
     """Training and held-out images, of which each class has its share."""
     usable = np.flatnonzero(readable)
     left = np.bincount(folder.labels[usable], minlength=len(folder.classes))

@@ -54,7 +54,7 @@ METHODS = ("ensemble", "map", "dropout", "vi")
 
 
 @dataclass(frozen=True)
-class ImageRequest:
+class VisionRequest:
     """What the user wants to know of a folder of images.
 
     Attributes:

@@ -78,7 +78,7 @@ class VisionRun:
         return f"VisionRun({len(done.classes)} classes from {done.source}: {done.method}, {score.id} {shown}, {place})"
 
 
-def is_image_run(folder: Path) -> bool:
+def is_vision_run(folder: Path) -> bool:
     """Whether a folder holds the run of images."""
     return folder.is_dir() and find(folder, IMAGES) is not None
 
@@ -90,7 +90,7 @@ def open_vision_run(folder: str | Path) -> VisionRun:
         StorageError: if the folder is missing, damaged, from a newer credo, or something else.
     """
     path = Path(folder)
-    if not is_image_run(path):
+    if not is_vision_run(path):
         what = "does not exist" if not path.is_dir() else "holds no run of images"
         raise StorageError(f"{path} {what}: give the folder that `credo fit` wrote")
     data, evaluation = read_json(path, IMAGES), Evaluation.from_json(read_json(path, EVALUATION))
