@@ -189,11 +189,16 @@ def test_a_map_raises_the_log_likelihood_of_new_rows() -> None:
 
 def test_few_rows_and_absurd_ones_leave_finite_numbers() -> None:
     means = torch.zeros(1, 1, 1, dtype=torch.float64)
-    for y in (0.0, 3.0, 1e9, -1e9):
+    for y in (0.0, 3.0, 30.0, -30.0):
         calibrator = CdfMap.of(mixture_of(Gaussian(scale=1.0), means), torch.tensor([[y]]))
         prediction = mapped(calibrator, mixture_of(Gaussian(scale=1.0), means))
         lower, upper = prediction.interval(0.95)
         assert bool(lower.isfinite() & upper.isfinite() & (lower < upper))
         assert bool(prediction.variance.isfinite())
+    many = mixture_of(Gaussian(scale=1.0), torch.zeros(1, 40, 1, dtype=torch.float64))
+    outlier = mapped(CdfMap.of(many, torch.tensor([1e9, *[0.5, -0.5] * 19, 0.0])), many).interval(0.9)
+    assert bool((outlier[1] - outlier[0]).isfinite().all())
+    with pytest.raises(ValueError, match="100% of the targets lie more than 37 standard deviations"):
+        CdfMap.of(mixture_of(Gaussian(scale=1.0), means), torch.tensor([[1e9]]))
     with pytest.raises(ValueError, match="NaN"):
         CdfMap.of(mixture_of(Gaussian(scale=1.0), means * torch.nan), torch.zeros(1, 1))
