@@ -7,45 +7,13 @@ function of the same arguments, is loaded when the command runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-<<<<<<< HEAD
-from importlib.resources import files
-=======
 from importlib import import_module
->>>>>>> images
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-<<<<<<< HEAD
 from credo.cli.label_command import label
-from credo.cli.options import Json, Quiet, RunFolder, Seed, do_work
-from credo.data import Task
-
-METHODS = ("ensemble", "map", "dropout", "vi")
-"""Methods of `credo fit`."""
-COMPARED = ("map", "ensemble", "vi", "dropout", "concrete", "sgld", "sghmc", "mclmc", "metropolis", "importance")
-"""Methods of `credo compare`."""
-PROBLEMS = ("sine", "moons")
-"""Problems of `credo compare`."""
-IN_SCIKIT_LEARN = ("diabetes", "wine", "breast-cancer", "digits")
-GENERATED = ("sine", "gap", "varying-noise", "two-moons", "blobs")
-IN_FILES = ("mnist", "fashion-mnist", "cifar10", "notmnist", "mushroom")
-UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power-plant", "protein", "wine-quality-red", "yacht")
-DATA_SETS = (*IN_SCIKIT_LEARN, *GENERATED, *IN_FILES, *(f"uci-{name}" for name in UCI))
-"""Data sets of `credo data`."""
-PIXEL_LIKELIHOODS = ("auto", "bernoulli", "binarized", "continuous-bernoulli", "cross-entropy", "gaussian")
-"""Likelihoods of `credo vae`."""
-STDOUT = Path("-")
-"""What a user writes for the standard output."""
-
-
-def experiments() -> list[str]:
-    """The experiments there are, by their folders."""
-    folders = files("credo.experiments").iterdir()
-    return sorted(f.name.replace("_", "-") for f in folders if f.joinpath("claims.toml").is_file())
-
-=======
 from credo.cli.options import (
     COMPARED,
     DATA_SETS,
@@ -62,7 +30,6 @@ from credo.cli.options import (
 )
 from credo.data import Task
 
->>>>>>> images
 
 def fit(
     table: Annotated[
@@ -157,7 +124,7 @@ def fit(
 
         credo fit wine.csv -t quality --task classification --json --quiet
     """
-    do_work("fit", **locals())
+    _run("fit", **locals())
 
 
 def predict(
@@ -216,7 +183,7 @@ def predict(
 
         credo predict run new.csv --risk 0.01 --json | jq '.[] | select(.abstain)'
     """
-    do_work("predict", **locals())
+    _run("predict", **locals())
 
 
 def report(run: RunFolder, json_wanted: Json = False, quiet: Quiet = False) -> None:
@@ -230,7 +197,7 @@ def report(run: RunFolder, json_wanted: Json = False, quiet: Quiet = False) -> N
 
         credo report run --json
     """
-    do_work("report", **locals())
+    _run("report", **locals())
 
 
 def methods(json_wanted: Json = False) -> None:
@@ -242,7 +209,7 @@ def methods(json_wanted: Json = False) -> None:
 
         credo methods
     """
-    do_work("methods", **locals())
+    _run("methods", **locals())
 
 
 def demo(
@@ -257,7 +224,7 @@ def demo(
 
         credo demo --out runs/demo
     """
-    do_work("demo", **locals())
+    _run("demo", **locals())
 
 
 def compare(
@@ -301,7 +268,7 @@ def compare(
 
         credo compare diabetes.csv --target progression --quick
     """
-    do_work("compare", **locals())
+    _run("compare", **locals())
 
 
 def reproduce(
@@ -332,7 +299,7 @@ def reproduce(
 
         credo reproduce coin --out runs/coin --seed 3 --json
     """
-    do_work("reproduce", **locals())
+    _run("reproduce", **locals())
 
 
 def vae(
@@ -373,7 +340,7 @@ def vae(
 
         credo vae mnist.npz --likelihood binarized
     """
-    do_work("vae", **locals())
+    _run("vae", **locals())
 
 
 def data() -> None:
@@ -391,7 +358,7 @@ def data() -> None:
 
 def data_list(json_wanted: Json = False) -> None:
     """Every data set there is, and whether it is available."""
-    do_work("data", "list_all", **locals())
+    _run("data", "list_all", **locals())
 
 
 def data_get(
@@ -404,7 +371,7 @@ def data_get(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Write a data set to a file: tables as CSV, images as npz."""
-    do_work("data", "get", **locals())
+    _run("data", "get", **locals())
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -415,24 +382,6 @@ SUBCOMMANDS: dict[str, Callable[..., None]] = {"list": data_list, "get": data_ge
 """Those of `credo data`."""
 
 
-<<<<<<< HEAD
-def flowing(command: Callable[..., None]) -> str:
-    """Help whose paragraphs are broken by the terminal alone; indented lines, which are examples, stay as they are.
-
-    Examples:
-        >>> def fit():
-        ...     '''One
-        ...     two.
-        ...
-        ...         credo fit
-        ...     '''
-        >>> flowing(fit)
-        'One two.\\n\\n    credo fit'
-    """
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)
-=======
 def _run(module: str, function: str = "run", /, **arguments: Any) -> None:
     """Do the work of a command."""
     getattr(import_module(f"credo.cli.{module}"), function)(**arguments)
->>>>>>> images

@@ -1,15 +1,3 @@
-<<<<<<< HEAD
-"""Options that several commands share, and how a command finds its work."""
-
-from __future__ import annotations
-
-from importlib import import_module
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-
-=======
 """What can be chosen at the command line, by name; nothing heavy is imported here."""
 
 from __future__ import annotations
@@ -41,18 +29,12 @@ PIXEL_LIKELIHOODS = ("auto", "bernoulli", "binarized", "continuous-bernoulli", "
 STDOUT = Path("-")
 """What a user writes for the standard output."""
 
->>>>>>> images
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and JSON).")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
 RunFolder = Annotated[Path, typer.Argument(help="The folder that `credo fit` wrote.")]
 
 
-<<<<<<< HEAD
-def do_work(module: str, function: str = "run", /, **arguments: Any) -> None:
-    """Do the work of a command."""
-    getattr(import_module(f"credo.cli.{module}"), function)(**arguments)
-=======
 def experiments() -> list[str]:
     """The experiments there are, by their folders."""
     folders = files("credo.experiments").iterdir()
@@ -74,4 +56,3 @@ def flowing(command: Callable[..., None]) -> str:
     """
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
     return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)
->>>>>>> images
