@@ -72,7 +72,7 @@ class LabelRequest:
 
 
 @dataclass(frozen=True)
-class Answer:
+class GivenLabel:
     """The label of a row.
 
     Attributes:
@@ -98,7 +98,7 @@ class LabelSession:
     """
 
     settings: dict[str, Any]
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, GivenLabel] = field(default_factory=dict)
     asked: dict[int, bool] = field(default_factory=dict)
     waiting: bool = False
     learned: tuple[int, ...] = ()
@@ -122,7 +122,7 @@ class LabelSession:
     def with_answers(self, given: dict[int, str]) -> LabelSession:
         """With answers to what was asked, and corrections of earlier ones."""
         new = {
-            row: Answer(text, self.answers[row].judge if row in self.answers else self.asked.get(row, False))
+            row: GivenLabel(text, self.answers[row].judge if row in self.answers else self.asked.get(row, False))
             for row, text in given.items()
         }
         return replace(self, answers={**self.answers, **new}, waiting=False)
@@ -156,7 +156,7 @@ def open_session(folder: Path, settings: dict[str, Any], pool: str) -> LabelSess
         before = data["settings"]
         session = LabelSession(
             before,
-            {int(row): Answer(str(text), bool(judge)) for row, (text, judge) in data["answers"].items()},
+            {int(row): GivenLabel(str(text), bool(judge)) for row, (text, judge) in data["answers"].items()},
             {int(row): bool(judge) for row, judge in data["asked"].items()},
             bool(data["waiting"]),
             tuple(int(count) for count in data["learned"]),
