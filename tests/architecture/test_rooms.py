@@ -54,7 +54,7 @@ ROOMS: dict[str, set[str]] = {
     "reports": GROUND | MEASURES | {"predictive", "posteriors", "evaluation", "loop"},
     "imaging": CORE | {"data", "generative", "metrics", "reports"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
-    "vision": CORE | {"data", "evaluation", "reports", "uncertainty", "tabular"},
+    "vision": CORE | {"data", "decide", "evaluation", "reports", "uncertainty", "tabular"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
     "cli": APPLIED | {"experiments", ROOT},

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from credo.cli.label_command import label
 from credo.cli.options import (
     COMPARED,
     DATA_SETS,
@@ -374,7 +375,7 @@ def data_get(
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    command.__name__: command for command in (fit, predict, report, methods, vae, data, demo, compare, reproduce)
+    command.__name__: command for command in (fit, predict, label, report, methods, vae, data, demo, compare, reproduce)
 }
 """Every command, in the order of the help."""
 SUBCOMMANDS: dict[str, Callable[..., None]] = {"list": data_list, "get": data_get}

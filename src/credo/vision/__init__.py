@@ -5,12 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from credo.vision.fitting import fit_folder
+    from credo.vision.labeling import label_images
     from credo.vision.reading import read_image
     from credo.vision.runs import VisionRun, open_vision_run
 
-__all__ = ["VisionRun", "fit_folder", "open_vision_run", "read_image"]
+__all__ = ["VisionRun", "fit_folder", "label_images", "open_vision_run", "read_image"]
 
-_HOMES = {"fit_folder": "fitting", "VisionRun": "runs", "open_vision_run": "runs", "read_image": "reading"}
+_HOMES = {
+    "fit_folder": "fitting",
+    "label_images": "labeling",
+    "VisionRun": "runs",
+    "open_vision_run": "runs",
+    "read_image": "reading",
+}
 
 
 def __getattr__(name: str) -> Any:
