@@ -24,7 +24,6 @@ def methods(epochs: int, iterations: int) -> dict[str, Method]:
         "mc dropout": credo.MCDropout(rate=0.2, **fast),
         "mc dropout of weights": credo.MCDropout(rate=0.2, drops="weights", **fast),
         "mc dropout by patterns": credo.MCDropout(rate={"*": 0.2}, length_scale=0.1, **fast),
-        "mc dropout with repeats": credo.MCDropout(rate=0.2, repeats=2, **fast),
         "ensemble of mc dropout": credo.Ensemble(credo.MCDropout(rate=0.2, **fast), members=2),
         "concrete dropout": credo.ConcreteDropout(**fast, schedule=cosine),
         "ensemble of concrete dropout": credo.Ensemble(credo.ConcreteDropout(**fast, sharing="unit"), members=2),

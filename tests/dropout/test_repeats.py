@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -80,3 +82,12 @@ def test_misuse_is_a_sentence() -> None:
         credo.MCDropout(rate=0.1, repeats=0)
     with pytest.raises(ValueError, match="dropped weights are the same for a whole batch"):
         credo.MCDropout(rate=0.1, drops=Drops.WEIGHTS, repeats=2)
+
+
+def test_members_and_saved_runs(tmp_path: Path) -> None:
+    method = credo.Ensemble(credo.MCDropout(epochs=2, batch_size=3, repeats=2), members=2)
+    first, second = (credo.fit(TARGET.model, (X, Y), method, seed=4, progress=False) for _ in range(2))
+    assert torch.equal(first.predict(X).mean, second.predict(X).mean)
+    read = credo.load(first.save(tmp_path), NET)
+    assert torch.equal(read.predict(X).mean, first.predict(X).mean)
+    assert read.record.method["method"]["repeats"] == 2

@@ -50,15 +50,9 @@ def test_nothing_is_loaded_and_names_are_text(posteriors: dict[str, credo.Poster
 
 def test_gray_images_without_channels(tmp_path: Path) -> None:
     posterior = credo.fit(nets.LeNet5(1, 2, 12), (torch.rand(20, 12, 12), Y[:20]), credo.MCDropout(rate=0.1, epochs=1))
-    doubt_report(
-        tmp_path / "page.html",
-        torch.rand(2, 12, 12),
-        {"dropout": posterior},
-        torch.rand(9, 12, 12),
-        draws=5,
-        doubt="energy",
-    )
-    assert "what raises the doubt" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    page, held_out = tmp_path / "new" / "page.html", torch.rand(9, 12, 12)
+    doubt_report(page, list(torch.rand(2, 12, 12)), {"dropout": posterior}, held_out, draws=5, doubt="energy")
+    assert "what raises the doubt" in page.read_text(encoding="utf-8")
 
 
 def test_misuse_is_a_sentence(posteriors: dict[str, credo.Posterior], tmp_path: Path) -> None:

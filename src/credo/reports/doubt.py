@@ -14,6 +14,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from credo.core.arrays import tensor
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive
 from credo.reports.inline import svg
@@ -70,7 +71,7 @@ class ImageCard:
 
 def doubt_report(
     path: str | Path,
-    images: Tensor,
+    images: Any,
     posteriors: Mapping[str, Posterior],
     held_out: Any,
     *,
@@ -100,7 +101,7 @@ def doubt_report(
     """
     if not posteriors:
         raise ValueError("there is no posterior to ask: give them by name, as in {'ensemble': posterior}")
-    x = torch.as_tensor(images)
+    x = tensor(images, "images")
     if x.ndim not in (3, 4) or len(x) == 0:
         raise ValueError(f"images has shape {tuple(x.shape)}: it must be (B, C, H, W) or (B, H, W) with one at least")
     if names is not None and len(names) != len(x):
@@ -126,6 +127,7 @@ def doubt_report(
         )
         for i in range(len(x))
     ]
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(page(cards, labels, str(Doubt(doubt)), rate, title), encoding="utf-8")
     return alarms
 
