@@ -73,9 +73,9 @@ def test_the_correlation_is_learned_and_kept(data: tuple[torch.Tensor, torch.Ten
 
 
 def test_a_joint_interval_holds_all_targets_at_once(data: tuple[torch.Tensor, torch.Tensor]) -> None:
-    x, y = data
     model = credo.Model(torch.nn.Linear(1, 2), LearnedGaussian())
-    prediction = credo.fit(model, data, credo.MAP(epochs=300, learning_rate=0.02, batch_size=None)).predict(x)
+    posterior = credo.fit(model, data, credo.MAP(epochs=300, learning_rate=0.02, batch_size=None))
+    prediction = posterior.predict(data[0])
     targets = prediction.sample(4000, seed=9)
 
     def held(lower: torch.Tensor, upper: torch.Tensor) -> float:
