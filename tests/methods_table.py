@@ -49,6 +49,23 @@ def methods(epochs: int, iterations: int) -> dict[str, Method]:
             credo.SWAG(**{**fast, "epochs": epochs - 1}, every=1, draws=4, after=credo.MAP(**{**fast, "epochs": 1})),
             members=2,
         ),
+        "laplace after map": credo.Laplace(after=credo.MAP(**{**fast, "epochs": epochs - 1}), batch_size=8),
+        "ensemble of laplace at the last layer": credo.Ensemble(
+            credo.Laplace(
+                structure="dense",
+                subset="last",
+                after=credo.MAP(**{**fast, "epochs": epochs - 1}),
+                batch_size=8,
+            ),
+            members=2,
+        ),
+        "laplace at drawn weights": credo.Laplace(
+            structure="diagonal",
+            prediction="weights",
+            curvature="fisher",
+            after=credo.MAP(**{**fast, "epochs": epochs - 1}),
+            batch_size=8,
+        ),
         "sgld": credo.SGLD(**fast, draws=3, chains=2, preconditioner=coarse),
         "cyclical sghmc": credo.SGHMC(**fast, draws=3, schedule=credo.Cyclical(cycles=2, exploration=0.5)),
         "importance sampling": credo.ImportanceSampling(draws=10 * iterations, draws_per_step=10),

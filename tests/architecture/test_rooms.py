@@ -25,7 +25,7 @@ LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
 MEASURES = {"uncertainty", "metrics", "diagnostics"}
-TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "imaging"}
+TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "imaging", "vision"}
 APPLIED = CORE | MEASURES | {"exact", "decide", "generative"} | TABLES_AND_PAGES
 ROOT = "credo"
 """The package itself: what `import credo` and names from its face come from."""
@@ -51,9 +51,10 @@ ROOMS: dict[str, set[str]] = {
     "generative": CORE,
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
-    "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
+    "reports": GROUND | MEASURES | {"predictive", "posteriors", "evaluation", "loop"},
     "imaging": CORE | {"data", "generative", "metrics", "reports"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
+    "vision": CORE | {"data", "decide", "evaluation", "reports", "uncertainty", "tabular"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
     "cli": APPLIED | {"experiments", ROOT},
@@ -68,6 +69,7 @@ FOREIGN: dict[str, set[str]] = {
     "data": BARE | TABLES,
     "evaluation": BARE | TABLES,
     "tabular": BARE | TABLES,
+    "vision": BARE | TABLES,
     "imaging": BARE | {"sklearn", "matplotlib", "jinja2"},
     "estimators": BARE | TABLES,
     "reports": BARE | {"matplotlib", "rich", "jinja2"},
@@ -260,10 +262,15 @@ def classes() -> dict[str, ast.ClassDef]:
     return {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
+NAMESAKES = ("Laplace",)
+"""Names of two classes: priors.Laplace and the method, which the field calls by the same man."""
+
+
 def repeated_names(trees: list[ast.Module]) -> list[str]:
     """Names of more than one class, or of a class and of another type; a leading underscore makes no other name."""
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    classes = Counter(node.name.lstrip("_") for node in nodes if isinstance(node, ast.ClassDef))
+    defined = [node.name.lstrip("_") for node in nodes if isinstance(node, ast.ClassDef)]
+    classes = Counter(defined) - Counter(NAMESAKES)
     tops = [node.targets[0] for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
     others = {node.id.lstrip("_") for node in tops if isinstance(node, ast.Name) and not node.id.isupper()}
     return sorted(name for name, count in classes.items() if count > 1 or name in others)

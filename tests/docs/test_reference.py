@@ -18,6 +18,7 @@ ROOMS = (
     "likelihoods",
     "priors",
     "methods",
+    "methods.laplace",
     "methods.vi",
     "nets",
     "calibration",
@@ -32,6 +33,7 @@ ROOMS = (
     "imaging",
     "decide",
     "tabular",
+    "vision",
     "estimators",
 )
 

@@ -134,6 +134,11 @@ ADVICE = {
         "the evidence of a model is wanted, with its standard error",
         "predictions alone are wanted",
     ),
+    "Laplace": Advice(
+        "a pass over the data after training, with a pass back for each output; predicts with as many passes back",
+        "a trained network is to get error bars, or networks are to be compared by their evidence",
+        "better predictions are wanted: an ensemble gives them, Laplace leaves the network as it is",
+    ),
     "SWAG": Advice(
         "as plain training, from the weights of a trained network on; keeps some thirty directions of the weights",
         "a trained network can be trained a little further, and is to get error bars without a second one",

@@ -189,6 +189,62 @@ class Dense(_Eigen):
 
 
 @dataclass(frozen=True, eq=False)
+class PositiveDense(Matrix):
+    """Any positive definite matrix L L^T, by its lower Cholesky factor (M, P, P): a fraction of the work of `Dense`."""
+
+    factor: Tensor
+
+    @staticmethod
+    def of(matrix: Tensor) -> PositiveDense:
+        """From (M, P, P)."""
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        if bool(failed.any()) or not bool(factor.isfinite().all()):
+            raise ValueError(
+                "the matrix is not positive definite, so it has no Cholesky factor; add to its diagonal (a prior "
+                "precision above zero, or damping)"
+            )
+        return PositiveDense(factor)
+
+    @staticmethod
+    def nbytes(size: int, itemsize: int = 4) -> int:
+        """Bytes for one member, known beforehand."""
+        return size * size * itemsize
+
+    @property
+    def size(self) -> int:
+        return self.factor.shape[1]
+
+    def power(self, v: Tensor, exponent: float) -> Tensor:
+        rows = v.reshape(len(v), -1, self.size)
+        if exponent in (1.0, 0.5):
+            rows = rows @ self.factor if exponent == 1.0 else rows
+            return (rows @ self.factor.mT).reshape(v.shape)
+        if exponent == -1.0:
+            rows = torch.linalg.solve_triangular(self.factor.mT, rows, upper=True, left=False)
+        return torch.linalg.solve_triangular(self.factor, rows, upper=False, left=False).reshape(v.shape)
+
+    def log_det(self) -> Tensor:
+        return 2.0 * self.factor.diagonal(dim1=1, dim2=2).log().sum(1)
+
+    def diagonal(self) -> Tensor:
+        return self.factor.square().sum(-1)
+
+    def to_dense(self) -> Tensor:
+        return self.factor @ self.factor.mT
+
+    def inverse(self) -> Tensor:
+        """A^-1 written out, (M, P, P)."""
+        return torch.cholesky_inverse(self.factor)
+
+    def add_diagonal(self, values: Tensor | float) -> PositiveDense:
+        added = self.diagonal().new_zeros(len(self.factor), self.size) + values
+        return PositiveDense.of(self.to_dense() + torch.diag_embed(added))
+
+    def scaled(self, factor: float) -> PositiveDense:
+        return PositiveDense(self.factor * math.sqrt(factor))
+
+
+@dataclass(frozen=True, eq=False)
 class Kronecker(_Eigen):
     """left (x) right + shift I, by the eigenvectors (M, a, a), (M, b, b) and eigenvalues (M, a), (M, b) of the factors.
 

@@ -129,6 +129,19 @@ class Likelihood(ABC):
             f"{type(self).__name__} does not say its curvature in the outputs: give it a method fisher(outputs, params)"
         )
 
+    def total_fisher(self, outputs: Tensor, params: Params, weight: Tensor) -> Tensor:
+        """sum_b weight_b fisher_b, (..., E, E), of outputs (..., B, E)."""
+        return torch.einsum("b,...bij->...ij", weight, self.fisher(outputs, params))
+
+    def fisher_root(self, outputs: Tensor, params: Params) -> Tensor:
+        """S with S S^T = fisher, (..., B, E, R), R columns for each example."""
+        fisher = self.fisher(outputs, params)
+        diagonal = fisher.diagonal(dim1=-2, dim2=-1)
+        if torch.equal(torch.diag_embed(diagonal), fisher):
+            return torch.diag_embed(diagonal.clamp_min(0.0).sqrt())
+        values, vectors = torch.linalg.eigh(fisher)
+        return vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
+
     def in_units(self, outputs: Tensor, params: Params) -> tuple[Likelihood, Tensor, Params]:
         """The same distributions by a likelihood, outputs and parameters in the units of the target.
 

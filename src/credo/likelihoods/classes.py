@@ -66,6 +66,18 @@ class Categorical(ClassLikelihood):
         probs = outputs.softmax(-1)
         return torch.diag_embed(probs) - probs.unsqueeze(-1) * probs.unsqueeze(-2)
 
+    def total_fisher(self, outputs: Tensor, params: Params, weight: Tensor) -> Tensor:
+        """diag(sum_b weight_b p_b) - sum_b weight_b p_b p_b^T, without a matrix for each example."""
+        probs = outputs.softmax(-1)
+        weighted = probs * weight.unsqueeze(-1)
+        return torch.diag_embed(weighted.sum(-2)) - weighted.mT @ probs
+
+    def fisher_root(self, outputs: Tensor, params: Params) -> Tensor:
+        """sqrt(p_k) (e_k - p) in column k."""
+        probs = outputs.softmax(-1)
+        root = probs.sqrt()
+        return torch.diag_embed(root) - probs.unsqueeze(-1) * root.unsqueeze(-2)
+
 
 class BernoulliLogits(ClassLikelihood, ABC):
     """D separate targets that are 0 or 1, or probabilities of them; the network's D outputs are logits."""

@@ -199,6 +199,22 @@ class AtPositions(Likelihood, ABC):
         """Of each position, (..., B, *positions, E, E)."""
         return _split(self.base.fisher(self._rows(outputs), params), -3, self._positions(outputs))
 
+    def fisher_root(self, outputs: Tensor, params: Params) -> Tensor:
+        """Of each position, (..., B, *positions, E, R)."""
+        return _split(self.base.fisher_root(self._rows(outputs), params), -3, self._positions(outputs))
+
+    def observed_roots(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
+        """Roots of the Fisher information of each position, (..., B, N, E, R), zero where nothing was observed."""
+        rows, _, kept = self._aligned(outputs, y)
+        root = self.base.fisher_root(rows, params)
+        count = outputs.shape[-self.axes - 2]
+        root = torch.where(kept[..., None, None], root, 0.0)
+        return root.reshape(*root.shape[:-3], count, -1, *root.shape[-2:])
+
+    def at_rows(self, values: Tensor, like: Tensor) -> Tensor:
+        """Numbers of each position, (..., B, N, E), where outputs have them."""
+        return self._back(values.flatten(-3, -2), like)
+
     def in_units(self, outputs: Tensor, params: Params) -> tuple[Self, Tensor, Params]:
         base, rows, params = self.base.in_units(self._rows(outputs), params)
         return replace(self, base=base), self._back(rows, outputs), params

@@ -5,6 +5,7 @@ from credo.methods.dropout.concrete import ConcreteDropout
 from credo.methods.dropout.mc import MCDropout
 from credo.methods.dropout.variational import SparseVariationalDropout, VariationalDropout
 from credo.methods.ensemble import DeepEnsemble, Ensemble
+from credo.methods.laplace.method import Laplace
 from credo.methods.mcmc.annealing import SimulatedAnnealing
 from credo.methods.mcmc.hmc import HMC
 from credo.methods.mcmc.mams import MAMS
@@ -38,6 +39,7 @@ __all__ = [
     "Hamiltonian",
     "ImportanceSampling",
     "Info",
+    "Laplace",
     "MCDropout",
     "MaximumLikelihood",
     "Method",

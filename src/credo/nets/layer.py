@@ -104,6 +104,15 @@ class Layer:
         return keep.reshape(len(keep), channels, -1).mean(2).repeat_interleave(inputs // channels, dim=1)
 
 
+@dataclass(frozen=True)
+class LayerUse:
+    """Parameters that layers of a network compute with, and whether their gradients are products."""
+
+    names: tuple[str, ...]
+    product: bool  # a sum over positions of one outer product of outputs and inputs
+    positions: int = 1  # that share the weights
+
+
 def layer_call(func: Any, args: Any, kwargs: Mapping[str, Any]) -> tuple[Affine, Tensor, Tensor, Tensor | None]:
     """A call of one of `LAYERS` as an affine function, its input, weight and bias."""
     given = _arguments(func, args, kwargs)

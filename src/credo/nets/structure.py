@@ -124,6 +124,15 @@ def skeleton(module: nn.Module, change: DropoutChange | None) -> nn.Module:
     return empty
 
 
+def quiet(skeleton: nn.Module) -> nn.Module:
+    """A skeleton in evaluation whose batch norm goes by the batch, as in training."""
+    copied = copy.deepcopy(skeleton)
+    for layer in copied.modules():
+        if isinstance(layer, nn.modules.batchnorm._NormBase):
+            layer.train()
+    return copied
+
+
 def aliases(module: nn.Module) -> dict[str, str]:
     """Other names of tied tensors, and the name that `named_parameters` gives them."""
     first: dict[int, str] = {}
@@ -146,6 +155,15 @@ def fan_in(module: nn.Module, name: str) -> int:
     if isinstance(owner, nn.modules.conv._ConvTransposeNd):
         return int(shape[0] * shape[2:].numel()) // owner.groups
     return int(shape[1:].numel())
+
+
+def padding_rows(module: nn.Module) -> dict[str, int]:
+    """The rows of embeddings that stand for padding and are never learned, by the name of the weight."""
+    return {
+        f"{path}.weight".removeprefix("."): int(part.padding_idx)
+        for path, part in module.named_modules()
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.padding_idx is not None
+    }
 
 
 def other_sizes(module: Params, fresh: Params) -> dict[str, tuple[float, float]]:

@@ -7,6 +7,7 @@ from credo.posteriors.draws import Draws
 from credo.posteriors.dropout import Dropout
 from credo.posteriors.functions import Functions, NetworkFunctions
 from credo.posteriors.gaussian import DiagonalGaussian
+from credo.posteriors.laplace import LaplaceGaussian, PredictionFrom
 from credo.posteriors.loading import load
 from credo.posteriors.low_rank import LowRankGaussian
 from credo.posteriors.unit_noise import UnitNoise
@@ -20,9 +21,11 @@ __all__ = [
     "Dropout",
     "Evidence",
     "Functions",
+    "LaplaceGaussian",
     "LowRankGaussian",
     "NetworkFunctions",
     "Posterior",
+    "PredictionFrom",
     "UnitNoise",
     "Weighted",
     "load",

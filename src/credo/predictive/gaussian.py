@@ -38,19 +38,21 @@ class OutputNormal:
 
     Attributes:
         mean: (M, B, E).
-        covariance: of the outputs of each input, (M, B, E, E).
+        covariance: of the outputs of each input, (M, B, E, E); or their variances alone, (M, B, E), where nothing
+            else is asked for.
         joint: covariance of the outputs of each two inputs, Cov(f(x_a), f(x_b)), (M, B, B, E, E); None where nobody
             has computed it.
     """
 
     mean: Tensor  # (M, B, E)
-    covariance: Tensor  # (M, B, E, E)
+    covariance: Tensor  # (M, B, E, E), or (M, B, E)
     joint: Tensor | None = None  # (M, B, B, E, E)
 
     @property
     def variance(self) -> Tensor:
         """Of each output, (M, B, E)."""
-        return self.covariance.diagonal(dim1=-2, dim2=-1)
+        alone = self.covariance.ndim == self.mean.ndim
+        return self.covariance if alone else self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def sample(self, count: int, stream: Stream) -> Tensor:
         """`count` draws for each member, (count, M, B, E); examples are independent of each other."""
