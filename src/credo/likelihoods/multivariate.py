@@ -76,7 +76,7 @@ class MultivariateGaussian(GaussianNoise):
         if "correlation" in params:
             place = torch.eye(size * size, dtype=rows.dtype, device=rows.device)
             below = torch.ones(size, size, device=rows.device).tril(-1).flatten().bool()
-            rows = rows + (params["correlation"] @ place[below]).unflatten(-1, (size, size))
+            rows = rows + (params["correlation"] @ place[below]).reshape(rows.shape)
         return rows * (log_scale.exp() / torch.linalg.vector_norm(rows, dim=-1)).unsqueeze(-1)
 
     def covariance(self, params: Params) -> Tensor:
