@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credo import diagnostics, exact, generative, likelihoods, metrics, nets, priors, uncertainty
+    from credo import calibration, diagnostics, exact, generative, likelihoods, metrics, nets, priors, uncertainty
     from credo.core.inputs import Graph
     from credo.core.optimizers import SGD, Adam, Constant, Cosine, StepDecay
     from credo.core.rng import Stream
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     )
     from credo.model import Batch, Model, Target
     from credo.nets.plan import Plan
-    from credo.posteriors import Functions, Posterior, load
+    from credo.posteriors import Calibrated, Functions, Posterior, load
     from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 
 __version__ = "0.1.0"
@@ -71,6 +71,7 @@ __all__ = [
     "BayesianClassifier",
     "BayesianRegressor",
     "BlackBoxVI",
+    "Calibrated",
     "Checkpoint",
     "ClassPredictive",
     "ConcreteDropout",
@@ -107,6 +108,7 @@ __all__ = [
     "Target",
     "Variables",
     "VariationalDropout",
+    "calibration",
     "class_weights",
     "diagnostics",
     "exact",
@@ -135,11 +137,21 @@ _ELSEWHERE = {
     "loop.roles": ("PerMember",),
     "model": ("Batch", "Model", "Target"),
     "nets.plan": ("Plan",),
-    "posteriors": ("Functions", "Posterior", "load"),
+    "posteriors": ("Calibrated", "Functions", "Posterior", "load"),
     "predictive": ("ClassPredictive", "NumericPredictive", "Predictive"),
 }
 """Where names live that are neither methods nor modules of their own."""
-_MODULES = ("diagnostics", "exact", "generative", "likelihoods", "metrics", "nets", "priors", "uncertainty")
+_MODULES = (
+    "calibration",
+    "diagnostics",
+    "exact",
+    "generative",
+    "likelihoods",
+    "metrics",
+    "nets",
+    "priors",
+    "uncertainty",
+)
 
 
 class _Package(ModuleType):

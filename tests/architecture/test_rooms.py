@@ -20,12 +20,12 @@ SOURCE = Path(credo.__file__).parent
 GROUND = {"core"}
 MODEL = GROUND | {"likelihoods", "priors", "nets"}
 BELIEF = MODEL | {"model", "predictive"}
-METHODS = BELIEF | {"posteriors"}
+METHODS = BELIEF | {"calibration", "posteriors"}
 LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
 MEASURES = {"uncertainty", "metrics", "diagnostics"}
-TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular"}
+TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "imaging"}
 APPLIED = CORE | MEASURES | {"exact", "decide", "generative"} | TABLES_AND_PAGES
 ROOT = "credo"
 """The package itself: what `import credo` and names from its face come from."""
@@ -37,7 +37,8 @@ ROOMS: dict[str, set[str]] = {
     "nets": GROUND,
     "model": MODEL,
     "predictive": GROUND | {"likelihoods"},
-    "posteriors": BELIEF,
+    "calibration": GROUND | {"likelihoods", "predictive"},
+    "posteriors": BELIEF | {"calibration"},
     "kernels": MODEL,
     "methods": METHODS | {"kernels"},
     "loop": LOOP,
@@ -51,6 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
     "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
+    "imaging": CORE | {"data", "generative", "metrics", "reports"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
@@ -66,6 +68,7 @@ FOREIGN: dict[str, set[str]] = {
     "data": BARE | TABLES,
     "evaluation": BARE | TABLES,
     "tabular": BARE | TABLES,
+    "imaging": BARE | {"sklearn", "matplotlib", "jinja2"},
     "estimators": BARE | TABLES,
     "reports": BARE | {"matplotlib", "rich", "jinja2"},
     "experiments": BARE | {"matplotlib"},
@@ -189,7 +192,7 @@ def test_importing_credo_loads_nothing_heavy() -> None:
     [
         ["--help"],
         ["--version"],
-        *([command, "--help"] for command in ("fit", "predict", "report", "methods", "data", "demo", "compare")),
+        *([command, "--help"] for command in ("fit", "predict", "report", "methods", "data", "demo", "compare", "vae")),
         ["data", "get", "--help"],
         ["reproduce", "--help"],
         ["complete", ""],

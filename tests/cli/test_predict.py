@@ -140,3 +140,49 @@ def test_codes_are_read_as_they_were_in_training(command: Command, tmp_path: Pat
     done = command("predict", tmp_path / "run", tmp_path / "new.csv")
     assert "never seen in training: '00501', '1003'" in done.stderr
     assert "2 unlike the training data (rows 1, 2)" in done.stderr
+
+
+def test_costs_choose_actions_and_who_is_asked(command: Command, tables: Path, new: Path) -> None:
+    costs = new.parent / "costs.csv"
+    costs.write_text("action,low,high\nsell,0,50\nkeep,1,0\n")
+    done = command("predict", tables / "kind-run", new, "--costs", costs, "--ask", 0.3, "--json")
+    assert "nothing is promised" in done.stderr
+    rows = json.loads(done.stdout)
+    for row in rows:
+        each = {"sell": 50 * row["probability_high"], "keep": row["probability_low"]}
+        assert row["action"] == min(each, key=lambda name: each[name])
+        assert row["expected_cost"] == pytest.approx(min(each.values()), abs=1e-9)
+        assert row["abstain"] == (row["expected_cost"] > 0.3 or row["unfamiliar"])
+    assert {row["action"] for row in rows} == {"sell", "keep"}
+
+
+@pytest.mark.parametrize(
+    ("content", "run", "words"),
+    [
+        ("action,low\nsell,0\n", "kind-run", "the classes are"),
+        ("action,low,other\nsell,0,1\n", "kind-run", "the classes are"),
+        ("action\nsell\n", "kind-run", "a row for each action"),
+        ("action,low,high\nsell,0,-1\n", "kind-run", "a gain is a smaller cost"),
+        ("action,low,high\nsell,0,much\n", "kind-run", "numbers from 0 on"),
+        ("action,low,high\nsell,0,1\n", "y-run", "costs of actions are for classes"),
+    ],
+)
+def test_costs_that_do_not_fit_get_a_sentence(
+    command: Command, tables: Path, new: Path, content: str, run: str, words: str
+) -> None:
+    costs = new.parent / "costs.csv"
+    costs.write_text(content)
+    done = command("predict", tables / run, new, "--costs", costs, "--ask", 0.3)
+    assert (done.exit_code, words in " ".join(done.stderr.split())) == (2, True), done.stderr
+
+
+def test_costs_need_the_cost_of_asking(command: Command, tables: Path, new: Path) -> None:
+    done = command("predict", tables / "kind-run", new, "--ask", 0.3)
+    assert (done.exit_code, "belong together" in done.stderr) == (2, True)
+
+
+def test_a_promise_says_where_it_ends(command: Command, tables: Path, new: Path) -> None:
+    done = command("predict", tables / "kind-run", new, "--risk", 0.5, "-o", new.parent / "out.csv")
+    said = " ".join(done.stdout.split())
+    assert "Promised: with a probability of 90 %, at most 50 % of the decisions are wrong" in said
+    assert "where the data change, the promise ends" in said

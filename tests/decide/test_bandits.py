@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from torch import Tensor, nn
 import credo
 from credo import likelihoods, nets
 from credo.core.rng import Stream
+from credo.core.status import Status
 from credo.core.trees import Variables
 from credo.decide import (
     BanditAgent,
+    DivergedAgentsError,
     EpsilonGreedy,
     LinearBelief,
     MushroomGame,
@@ -325,3 +328,53 @@ def test_misuse_is_a_sentence() -> None:
         MushroomGame(torch.zeros(3, 2), torch.zeros(4))
     with pytest.raises(TypeError, match="belief must be"):
         BanditAgent(nets.MLP(2, 2))  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore::credo.CredoWarning")
+@pytest.mark.parametrize("agents", [1, 2])
+def test_a_refit_that_diverges_is_said_and_changes_nothing_that_is_believed(agents: int) -> None:
+    network = NetworkBelief(nets.MLP(1, 2, (3,)), credo.MAP(**STEPS), 2, Refits(every=10, first=10), agents=agents)
+    agent, rng = BanditAgent(NeuralLinearBelief(network)), Stream(0)
+    x = rng.normal(agents, 10, 1)
+    arms = torch.arange(10).expand(agents, 10) % 2
+    agent.learn(x, arms, x[..., 0])
+    before, seen = network.posterior, float(agent.belief.last.weights.shape.sum())  # type: ignore[attr-defined]
+    with pytest.raises(DivergedAgentsError, match="order one"):
+        agent.learn(x, arms, 1e30 * x[..., 0])
+    assert network.posterior is before
+    assert len(network.history) == agent.rounds == 20
+    assert float(agent.belief.last.weights.shape.sum()) == seen + 5.0 * agents  # type: ignore[attr-defined]
+
+
+def test_ctrl_c_in_a_refit_ends_the_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    from credo.decide.bandits import network
+
+    def interrupted(*arguments: object, **options: object) -> Posterior:
+        found = credo.fit(*arguments, **options)  # type: ignore[arg-type]
+        return replace(found, record=replace(found.record, status=Status.INTERRUPTED))
+
+    monkeypatch.setattr(network, "fit", interrupted)
+    belief = NetworkBelief(nets.MLP(2, 5, (3,)), credo.MAP(**STEPS), arms=5)
+    with pytest.raises(KeyboardInterrupt):
+        play(BanditAgent(belief), WheelGame(0.5), 50)
+    assert belief.ready
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.int64])
+def test_contexts_of_any_precision_leave_rewards_their_digits(dtype: torch.dtype) -> None:
+    agent = BanditAgent(LinearBelief(1, 2, precision=1e-9))
+    x = torch.tensor([[1], [2], [3], [4]], dtype=dtype)
+    agent.learn(x, [0, 0, 1, 1], torch.tensor([100_001.0, 200_002.0, -3.0, -4.0], dtype=torch.float64))
+    mean, _ = agent.belief.moments(x.unsqueeze(0).double(), Stream(0))
+    assert mean[0, :, 0].tolist() == pytest.approx([100_001.0, 200_002.0, 300_003.0, 400_004.0], rel=1e-7)  # the prior
+    network = NetworkBelief(nets.MLP(1, 2, (3,)), credo.MAP(**STEPS), arms=2)
+    BanditAgent(network).learn(x, [0, 0, 1, 1], [1.0, 2.0, 3.0, 4.0])
+    assert network.ready
+
+
+def test_a_view_and_many_contexts_at_once() -> None:
+    agents = [BanditAgent(LinearBelief(2, 3)) for _ in range(2)]
+    x = Stream(0).normal(4, 3000).T[:, ::2]
+    for agent, contexts in zip(agents, (x, x.contiguous()), strict=True):
+        agent.learn(contexts, torch.arange(3000) % 3, contexts[:, 0])
+    assert torch.equal(agents[0].act(x), agents[1].act(x.contiguous()))

@@ -86,3 +86,15 @@ def test_the_index_names_every_lesson_in_the_order_of_the_navigation() -> None:
     shown = re.findall(r"course/([\w-]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert [name for name in shown if name != "index.md"] == listed
     assert sorted(listed) == [page.name for page in LESSONS]
+
+
+def test_quoted_lines_of_code_are_where_the_pages_say() -> None:
+    quoted = [
+        (page.name, *found)
+        for page in LECTURES
+        for found in re.findall(r"`(src/credo/[\w/]+\.py):(\d+)` \| `([^`]+)`", page.read_text(encoding="utf-8"))
+    ]
+    assert quoted
+    for page, file, number, code in quoted:
+        line = (ROOT / file).read_text(encoding="utf-8").splitlines()[int(number) - 1]
+        assert code in line, f"{page} quotes {file}:{number} as {code!r}, and the line is {line.strip()!r}"

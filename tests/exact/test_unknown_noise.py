@@ -34,13 +34,15 @@ def test_learning_in_parts_is_learning_at_once() -> None:
         torch.testing.assert_close(getattr(parts, name), getattr(whole, name))
 
 
-def test_rows_that_count_zero_times_or_twice() -> None:
+def test_one_of_a_batch_is_taken_and_put_back() -> None:
     x, y = data()
-    prior = NormalInverseGamma.isotropic((), 2, precision=0.25, shape=6.0, rate=6.0)
-    counted = prior.updated(x, y, torch.tensor([2.0] * 3 + [0.0] * 9))
-    repeated = prior.updated(torch.cat([x[:3], x[:3]]), torch.cat([y[:3], y[:3]]))
+    batch = NormalInverseGamma.isotropic((2, 3), 2, precision=0.25, shape=6.0, rate=6.0)
+    after = batch.replaced(batch.of(1, 2).updated(x, y), 1, 2)
+    single = NormalInverseGamma.isotropic((), 2, precision=0.25, shape=6.0, rate=6.0).updated(x, y)
     for name in ("mean", "precision", "shape", "rate"):
-        torch.testing.assert_close(getattr(counted, name), getattr(repeated, name))
+        torch.testing.assert_close(getattr(after, name)[1, 2], getattr(single, name))
+        torch.testing.assert_close(getattr(after, name)[0], getattr(batch, name)[0])
+    assert not batch.mean.any()
 
 
 def test_the_posterior_is_the_joint_density_up_to_a_constant() -> None:

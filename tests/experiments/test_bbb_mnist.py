@@ -16,7 +16,7 @@ import credo
 from credo import priors
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
-from credo.experiments.bbb_mnist.measure import error_of, numbers
+from credo.experiments.bbb_mnist.measure import COMPARED, error_of, numbers
 from credo.experiments.bbb_mnist.problem import LONG, MIXTURE, NOTEBOOK, PLAIN, notebook, paper, quick, rows, sparse
 from credo.experiments.classifiers import EDGES, ClassifierResult, ClassifierRow, Images, digits, train
 from credo.experiments.rows import FOLDER, results, results_of_size, stored
@@ -137,7 +137,7 @@ def test_the_settings_at_full_length() -> None:
 
 def test_every_row_has_a_claim_and_every_claim_a_row() -> None:
     claims = {claim.id.split("/")[0] for claim in registry.load("bbb-mnist").card.claims}
-    assert claims == {row.name for row in (*rows(), *quick())} | {"seconds-400"}
+    assert claims == {row.name for row in (*rows(), *quick())} | {"seconds-400"} | COMPARED.keys()
 
 
 def test_the_results_that_were_brought_from_a_gpu_belong_to_these_rows() -> None:

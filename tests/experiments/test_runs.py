@@ -97,3 +97,10 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_the_work(tmp_path: 
             perform(experiment(GOOD), Size.FULL, folder, 0, Progress(lambda text, _: said.append(text)))
     assert said == []
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_that_measured_nothing_shows_nothing(tmp_path: Path) -> None:
+    run = perform(experiment({}, right="no data", least="no data", most="too slow"), Size.FULL, tmp_path, 0, Progress())
+    assert not run.agrees
+    assert claims_table(run).note.startswith("Not measured: 2 claims (no data). Not measured: ")
+    assert claims_table(run).note.endswith("(too slow).")

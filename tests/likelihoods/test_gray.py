@@ -166,3 +166,17 @@ def test_values_that_are_no_gray_values_are_refused(likelihood: ContinuousBernou
     with pytest.raises(ValueError, match=rf"likelihoods.{name} needs values from 0 to 1; divide bytes by 255"):
         likelihood.check_targets(torch.tensor([[0.5, wrong]]), 2)
     assert likelihood.check_targets(torch.tensor([0, 1]), 1).tolist() == [[0.0], [1.0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_every_number_is_finite_in_every_precision(dtype: torch.dtype) -> None:
+    outputs = torch.tensor([[-6e4, -1e4, -1.001, -1e-4, 0.0, 1e-6, 0.999, 88.0, 6e4]], dtype=dtype).T
+    likelihood = ContinuousBernoulli()
+    for y in (0.0, 0.5, 1.0):
+        target = torch.full_like(outputs, y)
+        assert likelihood.log_prob(outputs, target, {}).isfinite().all()
+        cdf = likelihood.cdf(outputs, target, {})
+        assert bool(((cdf >= 0) & (cdf <= 1)).all())
+    drawn = likelihood.sample(outputs, {}, Stream(0).generator())
+    assert bool(((drawn >= 0) & (drawn <= 1)).all())
+    assert bool((likelihood.variance(outputs, {}) >= 0).all())

@@ -408,3 +408,10 @@ def test_features_are_those_of_standardized_inputs() -> None:
     hand = replace(posterior, model=posterior.model.with_network(posterior.model.network.with_scaling(None)))
     assert torch.allclose(features(posterior, X), features(hand, ZX), rtol=1e-9)
     assert not torch.allclose(features(posterior, X), features(hand, X), rtol=1e-3)
+
+
+def test_many_targets_of_one_range_are_standardized_each() -> None:
+    """Columns of inputs that share a range are taken for pixels and get one mean; targets must not."""
+    x = torch.where(torch.arange(40)[:, None] % 2 == 0, 0.9, 0.1).expand(40, 16) * torch.ones(16)
+    posterior = credo.fit(credo.nets.MLP(16, 16, (4,)), (x, x), credo.MAP(epochs=1))
+    assert posterior.predict(x[:2]).mean.shape == (2, 16)

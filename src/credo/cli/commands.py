@@ -29,6 +29,8 @@ IN_FILES = ("mnist", "fashion-mnist", "cifar10", "notmnist", "mushroom")
 UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power-plant", "protein", "wine-quality-red", "yacht")
 DATA_SETS = (*IN_SCIKIT_LEARN, *GENERATED, *IN_FILES, *(f"uci-{name}" for name in UCI))
 """Data sets of `credo data`."""
+PIXEL_LIKELIHOODS = ("auto", "bernoulli", "binarized", "continuous-bernoulli", "cross-entropy", "gaussian")
+"""Likelihoods of `credo vae`."""
 STDOUT = Path("-")
 """What a user writes for the standard output."""
 
@@ -115,6 +117,15 @@ def predict(
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write; - for the standard output.")] = STDOUT,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     risk: Annotated[float, typer.Option(help="Classes: part of mistakes among decided rows that you accept.")] = 0.05,
+    costs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Classes: a table of what each action (rows) costs in each class (columns).", show_default=False
+        ),
+    ] = None,
+    ask: Annotated[
+        float | None, typer.Option(help="With --costs: what it costs to leave a row to a person.", show_default=False)
+    ] = None,
     with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Write the columns of the table too.")] = False,
     json_wanted: Annotated[bool, typer.Option("--json", help="Write JSON instead of CSV, one object per row.")] = False,
     quiet: Annotated[
@@ -127,7 +138,8 @@ def predict(
 
     Classes: label, a probability for each class, epistemic, aleatoric (entropies in nats), and abstain, which says that
     the model should not decide this row if at most --risk of its decisions may be wrong (this holds with a probability
-    of 90 %, and takes held-out rows: 45 for a risk of 0.05, 230 for 0.01).
+    of 90 %, and takes held-out rows: 45 for a risk of 0.05, 230 for 0.01). With --costs and --ask there are action and
+    expected_cost too, and abstain says that asking is expected to cost less than the best action.
 
     Both: unfamiliar (a flag) and unfamiliarity (a score). The flag is set where the score is above 1, that is, where
     the networks disagree more about this row than about 99 in 100 held-out rows (with n < 99 held-out rows, more than
@@ -141,6 +153,8 @@ def predict(
         credo predict run new.csv -o predictions.csv
 
         credo predict run new.csv --level 0.8 --with-inputs > predictions.csv
+
+        credo predict run patients.csv --costs costs.csv --ask 0.3
 
         credo predict run new.csv --risk 0.01 --json | jq '.[] | select(.abstain)'
     """
@@ -263,6 +277,47 @@ def reproduce(
     _run("reproduce", **locals())
 
 
+def vae(
+    images: Annotated[Path, typer.Argument(help="An npz or npy file, or a folder of pictures of one size.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run.")] = Path("vae-run"),
+    latent: Annotated[int, typer.Option(min=1, help="Latent dimensions; 2 gives a map of the images.")] = 20,
+    likelihood: Annotated[
+        str,
+        typer.Option(help=f"Of pixels: {', '.join(PIXEL_LIKELIHOODS)}.", autocompletion=lambda: [*PIXEL_LIKELIHOODS]),
+    ] = "auto",
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="<int>", help="Passes over the images.", show_default="about 10,000 steps"),
+    ] = None,
+    test: Annotated[
+        float, typer.Option(help="Part of the images that is held out, where the file does not say which.")
+    ] = 0.1,
+    seed: Seed = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
+    json_wanted: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a variational autoencoder of images, with a report.
+
+    Of an npz file, x holds the images and y, if there is one, their classes, which color the pictures and are not
+    learned from; x_test and y_test are held out. In a folder, pictures of a class may lie in a folder of their own.
+    The report shows reconstructions, new images, the latent space and what each of its dimensions carries. Ctrl-C
+    loses nothing: the same command with --resume continues where it stopped, to the same numbers.
+
+    Exit code: 0 done, 1 it could not be done, 2 something in the command or the images must change, 130 interrupted.
+
+    Examples:
+
+        credo vae images.npz
+
+        credo vae pictures/ --latent 2 --out map
+
+        credo vae mnist.npz --likelihood binarized
+    """
+    _run("vae", **locals())
+
+
 def data() -> None:
     """Data sets by name: list them, or write one to a file.
 
@@ -295,7 +350,7 @@ def data_get(
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    command.__name__: command for command in (fit, predict, report, methods, data, demo, compare, reproduce)
+    command.__name__: command for command in (fit, predict, report, methods, vae, data, demo, compare, reproduce)
 }
 """Every command, in the order of the help."""
 SUBCOMMANDS: dict[str, Callable[..., None]] = {"list": data_list, "get": data_get}

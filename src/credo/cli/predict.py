@@ -11,6 +11,7 @@ from rich.console import Console
 from credo.cli.commands import STDOUT
 from credo.cli.console import answers, plain_warnings, remarks, write
 from credo.data.reading import read_table
+from credo.tabular.costs import ActionCosts
 from credo.tabular.runs import open_run
 
 
@@ -20,6 +21,8 @@ def run(
     out: Path,
     level: float,
     risk: float,
+    costs: Path | None,
+    ask: float | None,
     with_inputs: bool,
     json_wanted: bool,
     quiet: bool,
@@ -28,9 +31,10 @@ def run(
     notes = remarks(quiet)
     _refuse_to_overwrite(out, table)
     opened = open_run(run)
+    of_actions = _costs(costs, ask)
     with plain_warnings(notes):
         rows = read_table(table, opened.encoder.codes)
-        predicted = opened.predict_with_notes(rows.frame, level=level, risk=risk)
+        predicted = opened.predict_with_notes(rows.frame, level=level, risk=risk, costs=of_actions)
     frame = _joined(rows.frame, predicted.frame) if with_inputs else predicted.frame
     write(out, _text(frame, json_wanted).encode())
     for note in (*rows.notes, *predicted.notes):
@@ -39,6 +43,12 @@ def run(
     _summarize(console, predicted.frame, out)
     if predicted.promise is not None and predicted.promise.is_kept:
         console.print(f"Promised: {predicted.promise}.", markup=False, soft_wrap=True)
+
+
+def _costs(costs: Path | None, ask: float | None) -> ActionCosts | None:
+    if (costs is None) != (ask is None):
+        raise ValueError("--costs and --ask belong together: what actions cost in each class, and what asking costs")
+    return None if costs is None or ask is None else ActionCosts.read(costs, ask)
 
 
 def _refuse_to_overwrite(out: Path, table: Path) -> None:

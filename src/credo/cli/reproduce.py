@@ -63,3 +63,5 @@ def _show(console: Console, run: Run, folder: Path) -> None:
     many = {Verdict.AGREES: "agree", Verdict.DIFFERS: "differ"}
     counted = ", ".join(f"{n} {v.value if n == 1 else many.get(v, v.value)}" for v, n in counts.items() if n)
     console.print(f"{len(run.judged)} claims: {counted}. {run.seconds:.0f} seconds.", markup=False)
+    if counts[Verdict.NOT_MEASURED] == len(run.judged) > 0:
+        console.print("Nothing was measured, so nothing is shown to agree.", markup=False)

@@ -7,7 +7,7 @@ negligible part of each component's mass.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy
@@ -15,11 +15,14 @@ import torch
 from torch import Tensor
 
 LogDensityOfTarget = Callable[[Tensor], Tensor]
+Point = tuple[Tensor, Tensor]
 
 _SUMMED = 4096
 """Whole numbers below this are summed one by one. Counts above are spread so wide that a sum is an integral."""
 _CUTS = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 """Where a component's span is cut; the pieces are at most three standard deviations long."""
+_BEYOND = tuple(k / 16 for k in range(17))
+"""Where a span that is wider than the components is cut too."""
 _DOUBLINGS, _AGREEMENT = 8, 1e-4
 """How often the points of a sum are doubled at most, and how close in nats two sums over half of them must be."""
 _WIDENINGS = 8
@@ -79,6 +82,31 @@ def _by_pieces(log_p: LogDensityOfTarget, lower: Tensor, upper: Tensor) -> Tenso
     return total
 
 
+def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor) -> Iterator[Point]:
+    """Points and their weights, (...) each, for integrals over a mixture's density times something smooth.
+
+    The trapezoidal rule with 32 points to the narrowest component, or piece by piece where that takes fewer.
+
+    Args:
+        lower: where each component begins, (S, ...).
+        upper: where it ends, likewise.
+        first: where the integral begins, (...); beyond the components too.
+        last: where it ends.
+    """
+    spans = float(((last - first) / (upper - lower).amin(0)).nan_to_num(1.0).max())
+    points = 2 * math.ceil(16 * max(1.0, spans))
+    if points <= len(_RULE) * (len(_CUTS) * len(lower) + len(_BEYOND)):
+        step = (last - first) / points
+        yield from ((first + k * step, step) for k in range(points + 1))
+        return
+    inner = [lower + cut * (upper - lower) for cut in _CUTS]
+    outer = [(first + cut * (last - first)).unsqueeze(0) for cut in _BEYOND]
+    knots = torch.cat([*inner, *outer]).sort(0).values
+    for start, end in pairwise(knots):
+        center, half = 0.5 * (start + end), 0.5 * (end - start)
+        yield from ((center + node * half, weight * half) for node, weight in _RULE)
+
+
 def _information(log_p: Tensor) -> Tensor:
     """-p log p, and 0 where p is 0."""
     return -log_p.exp() * log_p.clamp_min(-1e4)
@@ -97,6 +125,17 @@ def smallest_where(enough: Callable[[Tensor], Tensor], lower: Tensor, upper: Ten
         upper = torch.where(found, middle, upper)
         lower = torch.where(found, lower, middle + (1.0 if discrete else 0.0)).minimum(upper)
     return upper
+
+
+def widened(enough: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Ends, moved apart where needed, between which the smallest whole number lies from which on `enough` holds."""
+    for _ in range(_WIDENINGS):
+        low, high = enough(lower - 1.0), ~enough(upper)
+        if not bool((low | high).any()):
+            break
+        span = upper - lower + 1.0
+        lower, upper = torch.where(low, lower - span, lower), torch.where(high, upper + span, upper)
+    return lower, upper
 
 
 def crossing(excess: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) -> Tensor:
@@ -129,9 +168,6 @@ def crossing(excess: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor) -
             break
         t = _step(a, b, c, fa, fb, fc).maximum(limit).minimum(1.0 - limit)
     return torch.where(fa >= 0.0, a, b)
-
-
-Point = tuple[Tensor, Tensor]
 
 
 def _where(condition: Tensor, here: Point, there: Point) -> Point:

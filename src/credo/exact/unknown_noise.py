@@ -64,7 +64,18 @@ class NormalInverseGamma:
             rate * one,
         )
 
-    def updated(self, design: Tensor, y: Tensor, count: Tensor | None = None) -> NormalInverseGamma:
+    def of(self, *place: int) -> NormalInverseGamma:
+        """One regression of the batch."""
+        return NormalInverseGamma(*(t[place] for t in (self.mean, self.precision, self.shape, self.rate)))
+
+    def replaced(self, other: NormalInverseGamma, *place: int) -> NormalInverseGamma:
+        """The batch with another regression in one place."""
+        pairs = [(getattr(self, name).clone(), getattr(other, name)) for name in ("mean", "precision", "shape", "rate")]
+        for whole, part in pairs:
+            whole[place] = part
+        return NormalInverseGamma(*(whole for whole, _ in pairs))
+
+    def updated(self, design: Tensor, y: Tensor) -> NormalInverseGamma:
         """The posterior after more data.
 
         precision' = precision + X^T X,   mean' = precision'^-1 (precision mean + X^T y),   shape' = shape + n / 2
@@ -73,18 +84,15 @@ class NormalInverseGamma:
         Args:
             design: X, (..., n, P).
             y: (..., n).
-            count: how often each row counts, (..., n), zero for rows of another regression; None for once.
         """
         x, y = design.double(), y.double()
-        weighted = x if count is None else x * count.double().unsqueeze(-1)
-        precision = self.precision + weighted.mT @ x
-        moment = (self.precision @ self.mean.unsqueeze(-1)) + weighted.mT @ y.unsqueeze(-1)
+        precision = self.precision + x.mT @ x
+        moment = self.precision @ self.mean.unsqueeze(-1) + x.mT @ y.unsqueeze(-1)
         mean = torch.cholesky_solve(moment, torch.linalg.cholesky(precision)).squeeze(-1)
         off, shift = y - (x @ mean.unsqueeze(-1)).squeeze(-1), mean - self.mean
-        squares = off.square() if count is None else off.square() * count.double()
         moved = (shift * (self.precision @ shift.unsqueeze(-1)).squeeze(-1)).sum(-1)
-        rows = float(y.shape[-1]) if count is None else count.double().sum(-1)
-        return NormalInverseGamma(mean, precision, self.shape + rows / 2, self.rate + (squares.sum(-1) + moved) / 2)
+        rate = self.rate + (off.square().sum(-1) + moved) / 2
+        return NormalInverseGamma(mean, precision, self.shape + y.shape[-1] / 2, rate)
 
     def sample(self, count: int, rng: Stream) -> Tensor:
         """`count` draws of the weights, (count, ..., P)."""

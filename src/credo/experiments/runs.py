@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -45,8 +46,9 @@ class Run:
 
     @property
     def agrees(self) -> bool:
-        """Whether no claim is refuted."""
-        return all(entry.verdict is not Verdict.DIFFERS for entry in self.judged)
+        """Whether something was measured, and no claim is refuted."""
+        verdicts = {entry.verdict for entry in self.judged}
+        return Verdict.DIFFERS not in verdicts and (Verdict.AGREES in verdicts or not verdicts)
 
 
 def perform(experiment: Experiment, size: Size, folder: Path, seed: int, progress: Progress) -> Run:
@@ -88,8 +90,17 @@ def claims_table(run: Run) -> Table:
     rows = tuple(
         (j.claim.statement, j.claim.published, accepted(j.claim), j.measured, j.verdict.value) for j in run.judged
     )
-    reasons = " ".join(f"Not measured: {j.claim.statement} ({j.reason})." for j in run.judged if j.reason)
-    return Table("Claims", ("claim", "published", "accepted", "ours", "verdict"), rows, reasons)
+    return Table("Claims", ("claim", "published", "accepted", "ours", "verdict"), rows, _missing(run.judged))
+
+
+def _missing(judged: Sequence[Judged]) -> str:
+    """Why claims were not measured, each reason once."""
+    reasons = Counter(entry.reason for entry in judged if entry.reason)
+    first = {entry.reason: entry.claim.statement for entry in reversed(judged)}
+    return " ".join(
+        f"Not measured: {first[reason] if count == 1 else f'{count} claims'} ({reason})."
+        for reason, count in reasons.items()
+    )
 
 
 def accepted(claim: Claim) -> str:

@@ -18,8 +18,6 @@ SERIES = (
 """c_n = 4^n B_2n / (2n)!, by Bernoulli numbers: coth h - 1/h = sum_n c_n h^(2n - 1)."""
 NEAR = 0.5
 """Where |h| is smaller the series is taken: at h = 0, which is a mean of one half, the closed forms are 0/0."""
-SMALL = 1e-30
-"""In the place of a logit of zero where something is divided by it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class ContinuousBernoulli(NumericLikelihood):
         return 0.25 * torch.where(h.abs() < NEAR, series, closed)
 
     def sample(self, outputs: Tensor, params: Params, generator: torch.Generator) -> Tensor:
-        size = outputs.abs().clamp_min(SMALL)
+        size = _above_zero(outputs)
         uniform = torch.rand(outputs.shape, generator=generator, dtype=outputs.dtype, device=outputs.device)
         small = -torch.log1p(uniform * torch.expm1(-size)) / size  # the quantile for a negative logit
         return torch.where(outputs > 0, 1.0 - small, small).clamp(0.0, 1.0)
@@ -75,7 +73,7 @@ class ContinuousBernoulli(NumericLikelihood):
         return torch.where(h.abs() < NEAR, _log_sinhc(h) - h * _langevin(h), closed)
 
     def cdf(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
-        size, inside = outputs.abs().clamp_min(SMALL), y.clamp(0.0, 1.0)
+        size, inside = _above_zero(outputs), y.clamp(0.0, 1.0)
         rising = torch.exp(-outputs.clamp_min(0.0) * (1.0 - inside))
         return rising * torch.expm1(-size * inside) / torch.expm1(-size)
 
@@ -97,6 +95,11 @@ def check_unit_interval(y: Tensor, name: str) -> None:
             f"y holds values from {float(y.min()):g} to {float(y.max()):g}: likelihoods.{name} needs values from 0 to "
             "1; divide bytes by 255"
         )
+
+
+def _above_zero(outputs: Tensor) -> Tensor:
+    """|f|, to be divided by: what is smaller than the precision of f makes no difference."""
+    return outputs.abs().clamp_min(torch.finfo(outputs.dtype).eps)
 
 
 def _log_sinhc(h: Tensor) -> Tensor:

@@ -179,7 +179,9 @@ def measured(wanted: Wanted, source: Source, model: Model, outputs: int) -> Foun
     """Means and standard deviations of all examples, by their weights, in one pass."""
     parts = (_found(wanted, each, model.likelihood, outputs) for each in source.all_examples())
     whole = reduce(_joined, parts)
-    return {path: item.settled for path, item in whole.items() if is_target(path) or not item.mask}
+    inputs = {path: item.settled for path, item in whole.items() if not (is_target(path) or item.mask)}
+    # each target keeps numbers of its own: what shares a range as an input, as pixels do, is still several targets
+    return {**inputs, **{path: item for path, item in whole.items() if is_target(path)}}
 
 
 def _joined(one: Found, other: Found) -> Found:

@@ -12,7 +12,7 @@ from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian
 from credo.likelihoods.gaussian import MarginalGaussian
 from credo.metrics.inputs import ArrayLike, elements, numeric, targets_like
 from credo.metrics.weights import average, weights_of_rows
-from credo.predictive import NumericPredictive, Predictive
+from credo.predictive import GaussianPredictive, NumericMixture, NumericPredictive, Predictive
 
 ENTRIES = 2**22
 """Entries of the largest temporary tensor: 32 MiB in float64."""
@@ -20,6 +20,9 @@ NODES, WEIGHTS = (-math.sqrt(0.6), 0.0, math.sqrt(0.6)), (5 / 18, 8 / 18, 5 / 18
 """Gauss-Legendre rule of three points on a panel, exact for polynomials of degree five."""
 NORMAL = (Gaussian, LearnedGaussian, SharedGaussian, HeteroscedasticGaussian, MarginalGaussian)
 """Likelihoods whose formula is known; a subclass may be no normal distribution any more."""
+
+EXACT = (NumericMixture, GaussianPredictive)
+"""Predictions that are mixtures by their likelihood, and nothing else."""
 
 
 def crps(prediction: Predictive, y: ArrayLike, *, weights: ArrayLike | None = None) -> float:
@@ -53,7 +56,7 @@ def pointwise_crps(prediction: Predictive, y: ArrayLike) -> Tensor:
     prediction, y, _ = elements(prediction, y)
     mixture = numeric(prediction, "crps")
     targets = targets_like(y, mixture.mean)
-    if type(mixture.likelihood) in NORMAL:
+    if type(mixture) in EXACT and type(mixture.likelihood) in NORMAL:
         mean = mixture.likelihood.mean(mixture.draws, mixture.params).double()
         scale = mixture.likelihood.variance(mixture.draws, mixture.params).double().sqrt()
         return crps_of_gaussian_mixture(mean, scale, mixture.log_weights.double().exp(), targets)
@@ -129,8 +132,8 @@ def _by_quadrature(mixture: NumericPredictive, y: Tensor) -> Tensor:
 
 def _reach(mixture: NumericPredictive, y: Tensor) -> tuple[Tensor, Tensor]:
     """Where the distribution function is neither 0 nor 1, and y."""
-    lower, upper = mixture.likelihood.spread(mixture.draws, mixture.params)
-    return torch.minimum(lower.amin(0).double(), y), torch.maximum(upper.amax(0).double(), y)
+    lower, upper = mixture.support()
+    return torch.minimum(lower.double(), y), torch.maximum(upper.double(), y)
 
 
 def _integral(function: Callable[[Tensor], Tensor], lower: Tensor, upper: Tensor, panels: int) -> Tensor:

@@ -1,6 +1,7 @@
 """What is believed after the data: weighted draws, normal weights, or a network with dropout left on."""
 
 from credo.posteriors.base import Posterior
+from credo.posteriors.calibrated import Calibrated
 from credo.posteriors.chains import Chains
 from credo.posteriors.draws import Draws
 from credo.posteriors.dropout import Dropout
@@ -13,6 +14,7 @@ from credo.posteriors.unit_noise import UnitNoise
 from credo.posteriors.weighted import Evidence, Weighted
 
 __all__ = [
+    "Calibrated",
     "Chains",
     "DiagonalGaussian",
     "Draws",

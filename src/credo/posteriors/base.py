@@ -194,8 +194,12 @@ class Posterior(ABC):
 
     def save(self, folder: str | Path) -> Path:
         """Write the posterior to a folder of JSON and safetensors; `credo.load` reads it back."""
-        numbers = {name: v for name, v in self._values().items() if isinstance(v, bool | int | float | str | None)}
-        return write_posterior(Path(folder), kind_name(type(self)), self.model, self.tensors(), numbers, self.record)
+        kind, tensors = kind_name(type(self)), self.tensors()
+        return write_posterior(Path(folder), kind, self.model, tensors, self.numbers(), self.record)
+
+    def numbers(self) -> dict[str, Any]:
+        """What is saved beside the tensors, by the names of the fields."""
+        return {name: v for name, v in self._values().items() if isinstance(v, bool | int | float | str | None)}
 
     def check(self) -> None:
         """Look at tensors that come from a file: subclasses add what must hold of theirs.

@@ -26,6 +26,7 @@ from credo.nets.network import Net, Network
 from credo.nets.outputs import OutputRule
 from credo.nets.scaling import InputScaling, LeafScaling
 from credo.posteriors.base import Posterior
+from credo.posteriors.calibrated import PREFIX, Calibrated, calibrators_from
 from credo.posteriors.writing import CONFIG, HISTORY, STATE, known_kinds
 from credo.priors import Prior
 
@@ -81,7 +82,8 @@ def _posterior(
     data, kind = config["model"], Posterior.registry.find(config["posterior"])
     if alone := {*config["tensors"]} ^ tensors.keys():
         raise ValueError(f"{min(alone)!r} is in one of the two alone")
-    ordered = {name: tensors[name] for name in config["tensors"]}  # seeded draws follow the order
+    # seeded draws follow the order
+    ordered = {name: tensors[name] for name in config["tensors"] if not name.startswith(PREFIX)}
     values, hints = _fields(kind, ordered, config["numbers"]), get_type_hints(kind)
     trees = [value for name, value in values.items() if hints[name] in (Params, Variables)]
     model = _model(data, net, trees) if model is None else _completed(model, data)
@@ -91,6 +93,8 @@ def _posterior(
     _check_likelihood(trees, model)
     if isinstance(model.network.module, MLP):  # tensors that fit each other and no forward pass show here
         posterior.draw(1)(posterior.inputs(torch.zeros(1, model.network.module.config["inputs"])))
+    if "calibrators" in config:
+        return Calibrated.of(posterior, *calibrators_from(config["calibrators"], tensors))
     return posterior
 
 

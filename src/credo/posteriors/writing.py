@@ -22,7 +22,13 @@ CONFIG, STATE, HISTORY, ENVIRONMENT = "config.json", "state.safetensors", "histo
 
 
 def write_posterior(
-    folder: Path, kind: str, model: Model, tensors: dict[str, Tensor], numbers: dict[str, Any], record: Record
+    folder: Path,
+    kind: str,
+    model: Model,
+    tensors: dict[str, Tensor],
+    numbers: dict[str, Any],
+    record: Record,
+    calibrators: list[dict[str, Any]] | None = None,
 ) -> Path:
     """Write all files of a posterior; both large files carry one identity, so that a mixed folder is noticed."""
     identity = uuid.uuid4().hex
@@ -35,6 +41,7 @@ def write_posterior(
         "numbers": numbers,
         "model": describe(model),
         "record": encode(run),
+        **({} if calibrators is None else {"calibrators": calibrators}),
     }
     texts = {
         CONFIG: json.dumps(config, indent=2) + "\n",

@@ -1,12 +1,7 @@
 """What the posterior believes about new targets: a mixture over drawn functions, or over normals of the outputs."""
 
-from credo.predictive.base import (
-    ClassMixture,
-    ClassPredictive,
-    NumericMixture,
-    NumericPredictive,
-    Predictive,
-)
+from credo.predictive.base import Predictive
+from credo.predictive.classes import ClassMixture, ClassPredictive
 from credo.predictive.gaussian import (
     Approximation,
     GaussianClassPredictive,
@@ -17,6 +12,7 @@ from credo.predictive.gaussian import (
     gaussian_predictive,
 )
 from credo.predictive.heads import JointPredictive, predictive
+from credo.predictive.numbers import NumericMixture, NumericPredictive
 
 __all__ = [
     "Approximation",

@@ -10,14 +10,11 @@ import torch
 from torch import Tensor
 
 from credo.core.arrays import tensor
-from credo.core.checks import check_between, whole_number
-from credo.core.integrals import crossing, entropy_by_integral, entropy_by_sum, smallest_where
+from credo.core.checks import whole_number
 from credo.core.rng import Stream
 from credo.core.trees import Params
-from credo.likelihoods import ClassLikelihood, Likelihood, NumericLikelihood
-
-NEARLY_ONE = 0.05
-"""By how much a sum of probabilities may differ from one, in half precision too."""
+from credo.likelihoods import Likelihood
+from credo.likelihoods.base import Elements
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,15 +166,14 @@ class Predictive(ABC):
         found = self.likelihood.elements(self.draws, self._targets(y), self.params)
         if found.y is None or found.example is None:
             raise ValueError(f"{type(self.likelihood).__name__}.elements does not give the targets and their examples")
-        rows = mixture(found.likelihood, found.outputs, found.params, self.log_weights)
-        return rows, found.y, found.example
+        return self._mixture(found), found.y, found.example
 
     def rows(self) -> Predictive:
         """Every element as a row of its own: each position of each example, or each example."""
         if self.likelihood.event_axes == 1:
             return self
         found = self.likelihood.elements(self.draws, None, self.params)
-        return mixture(found.likelihood, found.outputs, found.params, self.log_weights)
+        return self._mixture(found)
 
     def _targets(self, y: Tensor) -> Tensor:
         outputs = self.likelihood.outputs_of(tuple(self.draws.shape[2:]))
@@ -225,131 +221,6 @@ class Predictive(ABC):
             )
         return (self.entropy - self.expected_entropy).clamp_min(0.0)
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class NumericPredictive(Predictive, ABC):
-    """A mixture over numbers: its quantiles and intervals are its own, not those of a Gaussian fitted to it."""
-
-    likelihood: NumericLikelihood
-
-    def cdf(self, y: Tensor) -> Tensor:
-        """P(target <= y), (B, D), where y is (B, D), (B,) for a single target, or one number for all."""
-        return self.average(self.likelihood.cdf(self.draws, self._columns(y), self.params))
-
-    def survival(self, y: Tensor) -> Tensor:
-        """P(target > y), (B, D), exact where it is small and 1 - cdf(y) would be nothing but rounding."""
-        return self.average(self.likelihood.survival(self.draws, self._columns(y), self.params))
-
-    def _columns(self, y: Tensor) -> Tensor:
-        y = torch.as_tensor(y, dtype=self.draws.dtype, device=self.draws.device)
-        return y.unsqueeze(self.likelihood.class_axis) if y.ndim == self.likelihood.event_axes else y
-
-    def quantile(self, level: float) -> Tensor:
-        """The smallest y with P(target <= y) >= level, (B, D)."""
-        check_between("level", level)
-        return self._quantile(level, 1.0 - level)
-
-    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
-        """Lower and upper ends, (B, D) each, with equal mass on either side and `level` between them."""
-        check_between("level", level)
-        tail = 0.5 * (1.0 - level)
-        return self._quantile(tail, 1.0 - tail), self._quantile(1.0 - tail, tail)
-
-    def _quantile(self, below: float, above: float) -> Tensor:
-        """By the tail that is the smaller one, whose probability keeps its digits."""
-        lower, upper = self.likelihood.spread(self.draws, self.params)
-        ends = lower.amin(0), upper.amax(0)
-
-        if self.likelihood.discrete:
-
-            def enough(y: Tensor) -> Tensor:
-                return self.cdf(y) >= below if below <= 0.5 else self.survival(y) <= above
-
-            return smallest_where(enough, *ends, discrete=True)
-
-        def excess(y: Tensor) -> Tensor:
-            """In standard deviations: a straight line where the mixture is a normal."""
-            if below <= 0.5:
-                return _probit(self.cdf(y)) - _probit(y.new_tensor(below))
-            return _probit(y.new_tensor(above)) - _probit(self.survival(y))
-
-        return crossing(excess, *ends)
-
-    @cached_property
-    def entropy(self) -> Tensor:
-        """Entropy of each target's mixture in nats, (B, D), by numerical integration."""
-        total = entropy_by_sum if self.likelihood.discrete else entropy_by_integral
-
-        def log_density(y: Tensor) -> Tensor:
-            return self._mixed(self.likelihood.log_prob_each(self.draws, y, self.params))
-
-        return total(log_density, *self.likelihood.spread(self.draws, self.params))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ClassPredictive(Predictive, ABC):
-    """A mixture over classes, or over D separate yes-or-no targets."""
-
-    likelihood: ClassLikelihood
-
-    @property
-    def probs(self) -> Tensor:
-        """Probabilities: (B, K) of the K classes, or (B, D) of yes."""
-        return self.mean
-
-    @property
-    def label(self) -> Tensor:
-        """The most probable class (B,), or yes / no as 1 / 0 (B, D)."""
-        if not self.likelihood.exclusive:
-            return (self.probs > 0.5).long()
-        self._check_classes()
-        return self.probs.argmax(self.likelihood.class_axis)
-
-    @cached_property
-    def entropy(self) -> Tensor:
-        each = torch.special.entr(self.probs)
-        if not self.likelihood.exclusive:
-            return each + torch.special.entr(1.0 - self.probs)
-        self._check_classes()
-        return each.sum(self.likelihood.class_axis)
-
-    def _check_classes(self) -> None:
-        """A likelihood that has one class per example must not have probabilities of several."""
-        total = self.probs.sum(self.likelihood.class_axis)
-        if bool(((total - 1.0).abs() > NEARLY_ONE).any()):
-            raise ValueError(
-                f"the probabilities of {type(self.likelihood).__name__} add up to {float(total.max()):.4g} for an "
-                "example, where it says that classes exclude each other: for a class at each of many positions let the "
-                "network return (B, K, positions) and use likelihoods.at_positions(...); for separate yes-or-no "
-                "answers set exclusive = False"
-            )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class NumericMixture(NumericPredictive):
-    """A mixture of drawn functions, over numbers."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ClassMixture(ClassPredictive):
-    """A mixture of drawn functions, over classes or D separate yes-or-no targets."""
-
-
-def _probit(probability: Tensor) -> Tensor:
-    info = torch.finfo(probability.dtype)
-    return torch.special.ndtri(probability.clamp(info.tiny, 1.0 - info.eps))
-
-
-def mixture(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
-    """That of one tensor of outputs (S, B, E), in the units of the target; log weights (S,) are normalized here."""
-    likelihood, draws, params = likelihood.in_units(draws, params)
-    log_weights = log_weights.to(draws)
-    normalized = log_weights - torch.logsumexp(log_weights, 0)
-    if isinstance(likelihood, NumericLikelihood):
-        return NumericMixture(likelihood, draws, params, normalized)
-    if isinstance(likelihood, ClassLikelihood):
-        return ClassMixture(likelihood, draws, params, normalized)
-    raise TypeError(
-        f"{type(likelihood).__name__} is neither a NumericLikelihood nor a ClassLikelihood: derive it from one of "
-        "them, so that predictions know whether targets are numbers or classes"
-    )
+    @abstractmethod
+    def _mixture(self, found: Elements) -> Predictive:
+        """The prediction for elements, as rows of their own, by the same draws."""

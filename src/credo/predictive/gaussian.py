@@ -24,7 +24,9 @@ from credo.likelihoods import (
     Standardized,
 )
 from credo.likelihoods.gaussian import MarginalGaussian
-from credo.predictive.base import ClassPredictive, NumericPredictive, Predictive
+from credo.predictive.base import Predictive
+from credo.predictive.classes import ClassPredictive
+from credo.predictive.numbers import NumericPredictive
 
 _LARGE = 60.0
 """A log concentration at which a Dirichlet distribution is a point."""

@@ -13,7 +13,9 @@ from credo.core.inputs import TensorTree
 from credo.core.rng import Stream
 from credo.core.trees import Params
 from credo.likelihoods import Joint, Likelihood
-from credo.predictive.base import Predictive, mixture
+from credo.likelihoods.base import Elements
+from credo.predictive.base import Predictive
+from credo.predictive.mixture import mixture
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,6 +113,9 @@ class JointPredictive(Predictive):
         raise ValueError(self._one("elements(...)"))
 
     def rows(self) -> NoReturn:
+        raise ValueError(self._one("rows()"))
+
+    def _mixture(self, found: Elements) -> NoReturn:
         raise ValueError(self._one("rows()"))
 
 

@@ -4,13 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from credo.tabular.costs import ActionCosts
     from credo.tabular.fitting import fit_table
     from credo.tabular.runs import TableRun, open_run
     from credo.tabular.saving import save_run
 
-__all__ = ["TableRun", "fit_table", "open_run", "save_run"]
+__all__ = ["ActionCosts", "TableRun", "fit_table", "open_run", "save_run"]
 
-_HOMES = {"fit_table": "fitting", "TableRun": "runs", "open_run": "runs", "save_run": "saving"}
+_HOMES = {"ActionCosts": "costs", "fit_table": "fitting", "TableRun": "runs", "open_run": "runs", "save_run": "saving"}
 
 
 def __getattr__(name: str) -> Any:

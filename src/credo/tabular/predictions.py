@@ -11,18 +11,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from credo.data import DataError
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
 from credo.decide.abstain import Mistakes, Promise
 from credo.decide.guarantee import ERROR, FixedSequence, SelectionCurve
 from credo.evaluation.values import Evaluation
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
+from credo.tabular.costs import ActionCosts
 from credo.uncertainty.familiarity import disagreement
 
 RISK = 0.05
 """Part of mistakes among decided rows, when the user does not say."""
 FAR = 1e6
 """Standardized inputs are clipped here: a million standard deviations away is as unfamiliar as it gets."""
+NOTHING_PROMISED = "actions follow the model's own probabilities; nothing is promised about what they cost"
 CHUNK = 20_000
 """Rows that are predicted at once."""
 
@@ -52,6 +55,7 @@ def predict_rows(
     *,
     level: float = 0.95,
     risk: float = RISK,
+    costs: ActionCosts | None = None,
 ) -> RowPredictions:
     """Predict new rows.
 
@@ -71,14 +75,18 @@ def predict_rows(
         level: of the intervals.
         risk: part of mistakes among the decided rows that is acceptable, kept with a probability of 90 % for rows like
             the held-out ones (`credo.decide.FixedSequence`); without meaning for numbers.
+        costs: of actions, for classes. There are then two more columns, action and expected_cost, and abstain says that
+            asking is expected to cost less than the best action; nothing is promised.
 
     Raises:
-        DataError: if the rows do not have the columns of the training table.
+        DataError: if the rows do not have the columns of the training table, or the costs not its classes.
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
     if not 0.0 <= risk < 1.0:
         raise ValueError(f"risk must lie between 0 and 1, got {risk}")
+    if costs is not None and not isinstance(encoder.target, ClassTarget):
+        raise DataError(f"{evaluation.target!r} holds numbers, and costs of actions are for classes")
     encoded = encoder.encode(rows)
     threshold, promise = threshold_for(evaluation, risk) if evaluation.classes else (None, None)
     parts = [
@@ -89,6 +97,9 @@ def predict_rows(
     for flag in ("unfamiliar", "abstain"):
         if flag in frame:
             frame[flag] = frame[flag] | encoded.strange
+    if costs is not None:
+        assert isinstance(encoder.target, ClassTarget)
+        return RowPredictions(costs.decided(frame, tuple(encoder.target.classes)), (*encoded.notes, NOTHING_PROMISED))
     refusal = (str(promise),) if promise is not None and not promise.is_kept else ()
     return RowPredictions(frame, (*encoded.notes, *refusal), promise)
 

@@ -13,6 +13,7 @@ from credo.evaluation.metadata import RunMetadata
 from credo.evaluation.values import Evaluation
 from credo.posteriors import Posterior, load
 from credo.posteriors.writing import CONFIG, ENVIRONMENT, HISTORY, STATE
+from credo.tabular.costs import ActionCosts
 from credo.tabular.predictions import RISK, RowPredictions, predict_rows
 
 TABLE, EVALUATION, PREDICTIONS, REPORT = "table.json", "evaluation.json", "predictions.csv", "report.html"
@@ -45,19 +46,24 @@ class TableRun:
         """The report for people, an HTML page; None where the run is not saved."""
         return None if self.folder is None else self.folder / REPORT
 
-    def predict(self, rows: pd.DataFrame, *, level: float = 0.95, risk: float = RISK) -> pd.DataFrame:
+    def predict(
+        self, rows: pd.DataFrame, *, level: float = 0.95, risk: float = RISK, costs: ActionCosts | None = None
+    ) -> pd.DataFrame:
         """One row of predictions for each row; `predict_rows` says what its columns are.
 
         Args:
             rows: with the columns of the training table, with or without the target.
             level: of the intervals.
             risk: part of mistakes among decided rows that is acceptable.
+            costs: of actions, by which rows are decided instead.
         """
-        return self.predict_with_notes(rows, level=level, risk=risk).frame
+        return self.predict_with_notes(rows, level=level, risk=risk, costs=costs).frame
 
-    def predict_with_notes(self, rows: pd.DataFrame, *, level: float = 0.95, risk: float = RISK) -> RowPredictions:
+    def predict_with_notes(
+        self, rows: pd.DataFrame, *, level: float = 0.95, risk: float = RISK, costs: ActionCosts | None = None
+    ) -> RowPredictions:
         """The same, with what was strange about the rows."""
-        return predict_rows(self.posterior, self.encoder, self.evaluation, rows, level=level, risk=risk)
+        return predict_rows(self.posterior, self.encoder, self.evaluation, rows, level=level, risk=risk, costs=costs)
 
     def __repr__(self) -> str:
         done, score = self.metadata, self.evaluation.scores[0]

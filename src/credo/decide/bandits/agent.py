@@ -96,7 +96,7 @@ class BanditAgent:
         x = self._side_by_side(given)
         self._features, self.rounds = x.shape[-1], self.rounds + x.shape[1]
         rng = Stream(self.seed, ("bandit", "learn", self.rounds))
-        self.belief.learn(x, pulled.long().reshape(x.shape[:2]), paid.to(x.dtype).reshape(x.shape[:2]), rng)
+        self.belief.learn(x, pulled.long().reshape(x.shape[:2]), paid.double().reshape(x.shape[:2]), rng)
 
     def _contexts(self, contexts: Any) -> Tensor:
         x = tensor(contexts, "contexts")

@@ -9,13 +9,15 @@ from torch import Tensor
 from credo.core.checks import check_at_least
 from credo.core.rng import Stream
 from credo.decide.bandits.beliefs import Belief
-from credo.decide.bandits.network import NetworkBelief
+from credo.decide.bandits.network import DivergedAgentsError, NetworkBelief
 from credo.exact import NormalInverseGamma
 from credo.uncertainty import features
 
 PRIOR_PRECISION = 0.25
 PRIOR_SHAPE = PRIOR_RATE = 6.0
 """The settings of the Bayesian bandits showdown."""
+TOGETHER = 1024
+"""Contexts for which weights are drawn at a time."""
 
 
 class LinearBelief(Belief):
@@ -56,17 +58,20 @@ class LinearBelief(Belief):
         self.weights = NormalInverseGamma.isotropic((agents, arms), features + 1, precision, shape, rate)
 
     def reward_each(self, contexts: Tensor, rng: Stream) -> Tensor:
-        weights = self.weights.sample(contexts.shape[1], rng)  # (T, A, K, P)
-        return torch.einsum("atp,takp->atk", _design(contexts), weights)
+        parts = torch.split(_design(contexts), TOGETHER, dim=1)
+        weights = (self.weights.sample(part.shape[1], rng.child(i)) for i, part in enumerate(parts))  # (T, A, K, P)
+        return torch.cat([torch.einsum("atp,takp->atk", *each) for each in zip(parts, weights, strict=True)], dim=1)
 
     def moments(self, contexts: Tensor, rng: Stream) -> tuple[Tensor, Tensor]:
         mean, variance = self.weights.predict(_design(contexts).unsqueeze(1))
         return mean.mT, variance.sqrt().mT
 
     def learn(self, contexts: Tensor, arms: Tensor, rewards: Tensor, rng: Stream) -> None:
-        chosen = F.one_hot(arms, self.arms).mT  # (A, K, T)
-        design, y = _design(contexts).unsqueeze(1), rewards.double().unsqueeze(1)
-        self.weights = self.weights.updated(design, y, chosen)
+        for a, (x, chosen, paid) in enumerate(zip(_design(contexts), arms, rewards, strict=True)):
+            for arm in chosen.unique().tolist():
+                mine = chosen == arm
+                after = self.weights.of(a, arm).updated(x[mine], paid[mine])
+                self.weights = self.weights.replaced(after, a, arm)
 
 
 def _design(contexts: Tensor) -> Tensor:
@@ -114,15 +119,23 @@ class NeuralLinearBelief(Belief):
 
     def learn(self, contexts: Tensor, arms: Tensor, rewards: Tensor, rng: Stream) -> None:
         before = self.network.fitted
-        self.network.learn(contexts, arms, rewards, rng)
+        try:
+            self.network.learn(contexts, arms, rewards, rng)
+        except DivergedAgentsError:  # the features are what they were
+            self._take_in(contexts, arms, rewards, rng)
+            raise
         if self.network.fitted == 0:  # no features yet
             return
         if self.network.fitted != before:
             self.last = None
             contexts, arms, rewards = self.network.history.all()
-        found = self._features(contexts)
-        self.last = self._last(found)
-        self.last.learn(found, arms, rewards, rng)
+        self._take_in(contexts, arms, rewards, rng)
+
+    def _take_in(self, contexts: Tensor, arms: Tensor, rewards: Tensor, rng: Stream) -> None:
+        if self.network.ready:
+            found = self._features(contexts)
+            self.last = self._last(found)
+            self.last.learn(found, arms, rewards, rng)
 
     def _last(self, found: Tensor) -> LinearBelief:
         return self.last or LinearBelief(found.shape[-1], self.arms, self.agents, *self.prior)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from credo.core.checks import check_at_least, check_kind
 from credo.core.rng import Stream
+from credo.core.status import Status
 from credo.decide.bandits.beliefs import Belief, PastRounds, Refits
 from credo.fit import fit
 from credo.likelihoods import ChosenArm, LearnedGaussian
@@ -22,7 +25,7 @@ TOGETHER = 64
 
 
 class DivergedAgentsError(ValueError):
-    """A refit lost some of the agents' networks. The rounds are kept."""
+    """Networks of a refit diverged. The rounds are kept, and so is what was believed before."""
 
 
 class NetworkBelief(Belief):
@@ -96,22 +99,33 @@ class NetworkBelief(Belief):
         self.fitted = len(self.history)
 
     def _learn_from(self, x: Tensor, y: Tensor, weights: Tensor | None, seed: int) -> None:
-        if self.agents == 1:
-            weights, data = None if weights is None else weights[0], (x[0], y[0])
-            self.posterior = fit(
-                self.model, data, self.method, weights=weights, seed=seed, start=self.posterior, progress=False
-            )
-            self.posteriors = [self.posterior]
-            return
+        data: Any = (x[0], y[0])
+        method = self.method
+        if self.agents > 1:
+            each = self.method.members
+            inner = self.method.method if isinstance(self.method, Ensemble) else self.method
+            x, y = x.repeat_interleave(each, 0), y.repeat_interleave(each, 0)
+            weights = None if weights is None else weights.repeat_interleave(each, 0)
+            data, method = PerMember(x, y, weights), Ensemble(inner, self.agents * each)
+        of_rows = None if weights is None or self.agents > 1 else weights[0]
+        found = fit(self.model, data, method, weights=of_rows, seed=seed, start=self.posterior, progress=False)
+        self._take_over(found)
+        if found.record.status is Status.INTERRUPTED:  # which `fit` takes for the end of its run, and no more
+            raise KeyboardInterrupt
+
+    def _take_over(self, found: Posterior) -> None:
+        """Believe what a refit has found, or nothing of it where networks diverged."""
         each = self.method.members
-        inner = self.method.method if isinstance(self.method, Ensemble) else self.method
-        parts = [None if t is None else t.repeat_interleave(each, 0) for t in (x, y, weights)]
-        method = Ensemble(inner, self.agents * each)
-        found = fit(self.model, PerMember(*parts), method, seed=seed, start=self.posterior, progress=False)
-        if found.members().members < self.agents * each:
-            raise DivergedAgentsError("the networks of some agents diverged in a refit: lower the learning rate")
-        numbers = torch.arange(self.agents * each).view(self.agents, each)
-        self.posterior, self.posteriors = found, [found.of_members(mine) for mine in numbers]
+        lost = self.agents > 1 and found.members().members < self.agents * each
+        if lost or found.record.status is Status.DIVERGED:
+            raise DivergedAgentsError(
+                "networks diverged in a refit: lower the learning rate, or bring rewards and contexts to order one; "
+                "the rounds are kept, and the agent believes what it did before"
+            )
+        self.posterior, self.posteriors = found, [found]
+        if self.agents > 1:
+            numbers = torch.arange(self.agents * each).view(self.agents, each)
+            self.posteriors = [found.of_members(mine) for mine in numbers]
 
     def _fitted(self) -> list[Posterior]:
         if not self.posteriors:

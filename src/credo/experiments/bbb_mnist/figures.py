@@ -43,12 +43,10 @@ def densities(folder: Path, found: Mapping[str, ClassifierResult]) -> Figure:
             if result is not None:
                 heights = [n / (sum(result.counts) * width) for n in result.counts]
                 axes.plot(centers, heights, color=color, label=f"{label} ({result.name})")
-        axes.set(xlabel="weight", ylabel="density (log scale)", yscale="log", xlim=(-0.45, 0.45))
+        axes.set(xlabel="weight", ylabel="density", xlim=(-0.3, 0.3))
+        axes.set_ylim(bottom=0)
         figure.legend(loc="outside upper center", ncols=2)
-    caption = (
-        "The weights after training; for Bayes by Backprop one draw. The bins at both ends, which hold all that lies "
-        "beyond, are left out."
-    )
+    caption = "The weights after training, on the axes of the notebook's figure; for Bayes by Backprop one draw."
     return Figure("weights.png", caption)
 
 

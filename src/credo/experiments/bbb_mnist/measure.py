@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from statistics import fmean
 
 from credo.experiments.base import Cell, Table
-from credo.experiments.classifiers import ClassifierResult
+from credo.experiments.classifiers import EDGES, ClassifierResult
 
 CLOCK, CLOCKED = "seconds-400", "gaussian-400"
 """A claim about time, and the row that it is about."""
+LOGGED, LOGGED_EPOCHS = "notebook-400-228", (4, 10, 31, 49)
+"""The row whose loss the notebook prints epoch by epoch, and the epochs that are compared."""
+COMPARED: dict[str, tuple[str, ...]] = {
+    **{f"notebook-loss-{epoch}": (LOGGED,) for epoch in LOGGED_EPOCHS},
+    "wider": ("notebook-1200", "notebook-800"),
+    "averaged": ("mixture-1200",),
+    "like-dropout": ("mixture-1200", "dropout-1200"),
+    "density": (LOGGED, "keras-sgd-400"),
+}
+"""Claims that are about other numbers than the error of one row, and their rows."""
+IMAGES, BATCH = 60_000, 128
+BATCHES = math.ceil(IMAGES / BATCH)
 
 
 def numbers(found: Mapping[str, ClassifierResult]) -> dict[str, float]:
@@ -20,7 +33,37 @@ def numbers(found: Mapping[str, ClassifierResult]) -> dict[str, float]:
         measured |= {f"{name}/{part}": fmean(errors) - whole for part, errors in result.pruned.items()}
     if CLOCKED in found and found[CLOCKED].device != "cpu":
         measured[CLOCK] = found[CLOCKED].seconds
-    return measured
+    return measured | {
+        claim: _comparison(claim, *(found[name] for name in names))
+        for claim, names in COMPARED.items()
+        if found.keys() >= set(names)
+    }
+
+
+def _comparison(claim: str, first: ClassifierResult, second: ClassifierResult | None = None) -> float:
+    """What a claim of `COMPARED` is about."""
+    if claim == "averaged":
+        return fmean(first.at_mean) - fmean(first.drawn)
+    if second is None:
+        return _printed_loss(first, int(claim.rsplit("-")[-1]))
+    if claim == "density":
+        return _density_near(first) / _density_near(second)
+    return error_of(first) - error_of(second)
+
+
+def _printed_loss(result: ClassifierResult, epoch: int) -> float:
+    """The notebook's loss of a batch in this epoch: 128 negative log likelihoods, and KL / 469."""
+    row = next(row for row in result.curve if row["epoch"] == epoch)
+    return row["kl"] * IMAGES / BATCHES - row["log_likelihood"] * BATCH
+
+
+def _density_near(result: ClassifierResult, place: float = 0.1) -> float:
+    """Weights per unit of length in the two bins on either side of +place and -place, over all weights."""
+    width = float(EDGES[1] - EDGES[0])
+    centers = (EDGES[:-1] + EDGES[1:]) / 2
+    near = ((centers.abs() - place).abs() < width).tolist()
+    inside = [count for count, chosen in zip(result.counts, near, strict=True) if chosen]
+    return sum(inside) / sum(result.counts) / width / len(inside)
 
 
 def error_of(result: ClassifierResult) -> float:

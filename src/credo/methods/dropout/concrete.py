@@ -67,8 +67,8 @@ class ConcreteDropout(GradientAscent[ConcreteState]):
         >>> [tuple(rate.shape) for rate in posterior.rates.values()]
         [(1, 1, 1), (1, 1, 1)]
 
-    Reference: Y. Gal, J. Hron, A. Kendall, "Concrete dropout", 2017, https://arxiv.org/abs/1705.07832; J. Lee, tutorial
-        on Bayesian deep learning, KAIST, part III
+    Reference: Y. Gal, J. Hron, A. Kendall, "Concrete dropout", 2017, https://arxiv.org/abs/1705.07832;
+        Hae Beom Lee, "Implementation tutorial: Bayesian deep learning", KAIST, 2019, part III
     """
 
     graph_safe: ClassVar[bool] = True

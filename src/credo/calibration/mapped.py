@@ -1,0 +1,217 @@
+"""A prediction of numbers whose distribution function goes through a monotone map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from credo.calibration.scores import ScoreMap
+from credo.core.integrals import nodes
+from credo.predictive import GaussianPredictive, NumericPredictive
+
+REACH = 7.1
+"""Normal scores between which integrals go: 1e-12 of the mass lies outside."""
+DEEPEST = 37.0
+"""The normal score of the base beyond which its density has no number."""
+SUMMED = 2048
+"""Whole numbers up to this many are summed one by one; what is spread wider is as good as continuous."""
+
+
+class MappedMoments(NamedTuple):
+    """Of the calibrated components, (S, B, D) each, and of the whole."""
+
+    weights: Tensor  # sum to one over S
+    mean: Tensor
+    variance: Tensor
+    entropy: Tensor
+    total_entropy: Tensor  # (B, D)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MappedPredictive(NumericPredictive):
+    """F(y) = g(F_base(y)): what `CdfMap` makes of a prediction.
+
+    The calibrated density p(y) g'(F(y)) of a mixture p = sum_s w_s p_s is again one of S components, of weights
+    w_s r_s and densities p_s(y) g'(F(y)) / r_s, r_s = E_s[g'(F)]; epistemic and aleatoric are theirs.
+
+    Attributes:
+        base: the prediction before.
+        score_map: h, with g = Phi h Phi^-1.
+    """
+
+    base: NumericPredictive
+    score_map: ScoreMap
+
+    def in_double(self) -> NumericPredictive:
+        exact = self.base.in_double()
+        return replace(self, draws=exact.draws, params=exact.params, log_weights=exact.log_weights, base=exact)
+
+    def normal_score(self, y: Tensor) -> Tensor:
+        return self.score_map(self.base.normal_score(y))
+
+    def at_normal_score(self, z: Tensor | float) -> Tensor:
+        wanted = torch.as_tensor(z, dtype=torch.float64, device=self.draws.device)
+        return self.base.at_normal_score(self._unmapped(wanted))
+
+    def _unmapped(self, z: Tensor) -> Tensor:
+        """Normal scores of the base, as far out as it has a density; infinite ones stay infinite."""
+        return torch.where(z.isinf(), z, self.score_map.inverse(z).clamp(-DEEPEST, DEEPEST))
+
+    def support(self) -> tuple[Tensor, Tensor]:
+        lower, upper = self._ends()
+        return lower.to(self.draws.dtype), upper.to(self.draws.dtype)
+
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Where integrals begin and end, (B, D) in float64: as far out as the base has a density."""
+        reach = torch.full((), REACH, dtype=torch.float64, device=self.draws.device)
+        return self.at_normal_score(-reach), self.at_normal_score(reach)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return torch.special.ndtr(self.normal_score(y)).to(self.draws.dtype)
+
+    def survival(self, y: Tensor) -> Tensor:
+        return torch.special.ndtr(-self.normal_score(y)).to(self.draws.dtype)
+
+    def _quantile(self, below: float, above: float) -> Tensor:
+        tail = torch.tensor(min(below, above), dtype=torch.float64, device=self.draws.device)
+        z = torch.special.ndtri(tail)
+        return self.at_normal_score(z if below <= above else -z).to(self.draws.dtype)
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """log p(t) + sum_d log g'(F_d(y_d)) + log p_d(y_d) - log p_d(t_d), with t_d = F_d^-1(g(F_d(y_d))), (B,).
+
+        The dependence of several targets on each other stays that of the draws; of a single one it is
+        log p(y) + log g'(F(y)).
+        """
+        each = self.log_prob_each(y)
+        if each.shape[-1] == 1:
+            return each.squeeze(-1)
+        there, change = self._moved(y)
+        return self.base.log_prob(there) + change.sum(-1)
+
+    def joint_log_prob(self, y: Tensor, groups: Tensor | None = None) -> Tensor:
+        """The same of all examples together, (), or of each group, (G,): they share the draw, at t."""
+        there, change = self._moved(y)
+        numbers, joint = self._groups(groups), self.base.joint_log_prob(there, groups)
+        total = change.new_zeros(int(numbers.max()) + 1).index_add_(0, numbers, change.sum(-1))
+        return joint + (total[0] if groups is None else total)
+
+    def _moved(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """t, and log p_calibrated(y) - log p(t) of each target on its own, (B, D)."""
+        if self.likelihood.discrete:
+            raise ValueError("the joint density of several calibrated counts is not known: use log_prob_each")
+        there = self.base.at_normal_score(self.normal_score(self._targets(y))).to(self.draws.dtype)
+        return there, (self.log_prob_each(y) - self.base.log_prob_each(there)).double()
+
+    def log_prob_each(self, y: Tensor) -> Tensor:
+        targets = self._targets(y)
+        if not self.likelihood.discrete:
+            change = self.score_map.log_gradient(self.base.normal_score(targets))
+            return (self.base.log_prob_each(targets).double() + change).to(self.draws.dtype)
+        at, below = self.normal_score(targets), self.normal_score(targets - 1.0)
+        flip = torch.where(at + below > 0.0, -1.0, 1.0)  # by the tail that keeps its digits
+        mass = flip * (torch.special.ndtr(flip * at) - torch.special.ndtr(flip * below))
+        return mass.clamp_min(torch.finfo(mass.dtype).tiny).log().to(self.draws.dtype)
+
+    def sample(self, count: int, seed: int = 0) -> Tensor:
+        """`count` targets for each input, (count, B, D): those of the base, moved to where the map has them."""
+        drawn = self.base.sample(count, seed)
+        scores = (self._unmapped(self._inside(y)) for y in drawn)
+        return torch.stack([self.base.at_normal_score(z) for z in scores]).to(drawn)
+
+    def _inside(self, y: Tensor) -> Tensor:
+        """Normal scores of targets; of counts in the middle of their jump."""
+        at = self.base.normal_score(y)
+        if not self.likelihood.discrete:
+            return at
+        below = torch.special.ndtr(self.base.normal_score(y - 1.0))
+        middle = 0.5 * (below + torch.special.ndtr(at))
+        return torch.special.ndtri(middle.clamp(torch.finfo(middle.dtype).tiny, 1.0 - torch.finfo(middle.dtype).eps))
+
+    def _nodes(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Points (B, D) and the weights of their densities, (B, D): whole numbers weigh one."""
+        exact = self.base.in_double()
+        first, last = self._ends()
+        if not self.likelihood.discrete:
+            yield from nodes(*exact.likelihood.spread(exact.draws, exact.params), first, last)
+            return
+        # what is spread wider than so many whole numbers is summed over some of them
+        step = ((last - first) / SUMMED).ceil().clamp_min(1.0)
+        for offset in range(int(((last - first) / step).max()) + 1):
+            k = first + offset * step
+            yield k, torch.where(k <= last, step, 0.0)
+
+    @cached_property
+    def _moments(self) -> MappedMoments:
+        """Sums over the components: s has the density w_s p_s(y) g'(F(y)) at a point."""
+        exact = self.base.in_double()
+        center = self.at_normal_score(0.0)
+        sums = [exact.draws.new_zeros(len(exact.draws), *center.shape) for _ in range(4)]
+        log_weights = exact.log_weights.view(-1, 1, 1)
+        whole = torch.zeros_like(center)
+        for y, weight in self._nodes():
+            each = exact.likelihood.log_prob_each(exact.draws, y, exact.params)
+            log_density = each + self._log_change(y, (each + log_weights).logsumexp(0))
+            part = weight * (log_density + log_weights).exp()
+            apart = y - center
+            for total, value in zip(sums, (torch.ones_like(y), apart, apart.square(), log_density), strict=True):
+                total += torch.where(part > 0.0, part * value, 0.0)
+            mixed = part.sum(0)
+            whole -= torch.where(mixed > 0.0, mixed * (log_density + log_weights).logsumexp(0), 0.0)
+        mass = sums[0].sum(0)  # one, but for the rule of integration
+        weights, kept = sums[0] / mass, sums[0].clamp_min(torch.finfo(mass.dtype).tiny)
+        mean = sums[1] / kept
+        # -E_s[log(p_s g' / r_s)], with r_s the part of the calibrated mass over that of the base
+        entropy = (kept / mass).log() - log_weights - sums[3] / kept
+        variance = (sums[2] / kept - mean.square()).clamp_min(0.0)
+        return MappedMoments(weights, center + mean, variance, entropy, whole / mass)
+
+    def _log_change(self, y: Tensor, log_prob: Tensor) -> Tensor:
+        """log g'(F(y)), (B, D); of counts log of the calibrated probability over that of the base."""
+        if self.likelihood.discrete:
+            return self.log_prob_each(y).double() - log_prob
+        return self.score_map.log_gradient(self.base.normal_score(y))
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """E[y], (B, D), of the calibrated distribution."""
+        found = self._moments
+        return (found.weights * found.mean).sum(0).to(self.draws.dtype)
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        """Variance of the means of the calibrated components, (B, D)."""
+        found = self._moments
+        apart = found.mean - found.mean[0]
+        between = (found.weights * (apart - (found.weights * apart).sum(0)).square()).sum(0)
+        return (between + (found.weights * found.variance * self._doubted()).sum(0)).to(self.draws.dtype)
+
+    @cached_property
+    def aleatoric(self) -> Tensor:
+        """Mean of the variances of the calibrated components, (B, D)."""
+        found = self._moments
+        return (found.weights * found.variance * (1.0 - self._doubted())).sum(0).to(self.draws.dtype)
+
+    def _doubted(self) -> Tensor:
+        """The part of the variance of a component that is the doubt of the outputs themselves."""
+        base = self.base
+        if not isinstance(base, GaussianPredictive):
+            return torch.zeros((), dtype=torch.float64, device=self.draws.device)
+        outputs = base.outputs.variance.double()
+        return outputs / (outputs + base.noise.double())
+
+    @property
+    def entropy(self) -> Tensor:
+        """Entropy of each target's distribution in nats, (B, D)."""
+        return self._moments.total_entropy.to(self.draws.dtype)
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        """Average entropy of the calibrated components in nats, (B, D)."""
+        found = self._moments
+        return (found.weights * found.entropy).sum(0).to(self.draws.dtype)

@@ -1,0 +1,152 @@
+"""Predictions of numbers: quantiles and intervals of the mixture itself."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from credo.core.checks import check_between
+from credo.core.integrals import crossing, entropy_by_integral, entropy_by_sum, smallest_where, widened
+from credo.likelihoods import NumericLikelihood
+from credo.likelihoods.base import Elements
+from credo.predictive.base import Predictive
+
+
+class LevelRule(Protocol):
+    """What gives intervals a guarantee: ends by normal scores, z = Phi^-1(F(y)), in the place of the stated level's."""
+
+    def reach(self, level: float) -> Tensor:
+        """How far from the median an interval of this level reaches, in normal scores, (D,); infinite: everywhere."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumericPredictive(Predictive, ABC):
+    """A mixture over numbers: its quantiles and intervals are its own, not those of a Gaussian fitted to it.
+
+    Attributes:
+        conformal: what moves quantiles and the ends of intervals, so that they hold what they promise; None for nothing
+            but the mixture itself.
+    """
+
+    likelihood: NumericLikelihood
+    conformal: LevelRule | None = field(default=None, kw_only=True)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(target <= y), (B, D), where y is (B, D), (B,) for a single target, or one number for all."""
+        return self.average(self.likelihood.cdf(self.draws, self._columns(y), self.params))
+
+    def survival(self, y: Tensor) -> Tensor:
+        """P(target > y), (B, D), exact where it is small and 1 - cdf(y) would be nothing but rounding."""
+        return self.average(self.likelihood.survival(self.draws, self._columns(y), self.params))
+
+    def _columns(self, y: Tensor) -> Tensor:
+        y = torch.as_tensor(y, dtype=self.draws.dtype, device=self.draws.device)
+        return y.unsqueeze(self.likelihood.class_axis) if y.ndim == self.likelihood.event_axes else y
+
+    def quantile(self, level: float) -> Tensor:
+        """The smallest y with P(target <= y) >= level, (B, D)."""
+        check_between("level", level)
+        if self.conformal is not None:
+            reach = self.conformal.reach(abs(2.0 * level - 1.0))
+            return self.at_normal_score(reach if level > 0.5 else -reach).to(self.draws.dtype)
+        return self._quantile(level, 1.0 - level)
+
+    def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
+        """Lower and upper ends, (B, D) each, with equal mass on either side and `level` between them."""
+        check_between("level", level)
+        if self.conformal is not None:
+            reach = self.conformal.reach(level)
+            lower, upper = self.at_normal_score(-reach), self.at_normal_score(reach)
+            return lower.to(self.draws.dtype), upper.to(self.draws.dtype)
+        tail = 0.5 * (1.0 - level)
+        return self._quantile(tail, 1.0 - tail), self._quantile(1.0 - tail, tail)
+
+    def _quantile(self, below: float, above: float) -> Tensor:
+        """By the tail that is the smaller one, whose probability keeps its digits."""
+        lower, upper = self.likelihood.spread(self.draws, self.params)
+        ends = lower.amin(0), upper.amax(0)
+
+        if self.likelihood.discrete:
+
+            def enough(y: Tensor) -> Tensor:
+                return self.cdf(y) >= below if below <= 0.5 else self.survival(y) <= above
+
+            return smallest_where(enough, *ends, discrete=True)
+
+        def excess(y: Tensor) -> Tensor:
+            """In standard deviations: a straight line where the mixture is a normal."""
+            if below <= 0.5:
+                return _probit(self.cdf(y)) - _probit(y.new_tensor(below))
+            return _probit(y.new_tensor(above)) - _probit(self.survival(y))
+
+        return crossing(excess, *ends)
+
+    def normal_score(self, y: Tensor) -> Tensor:
+        """z = Phi^-1(P(target <= y)), (B, D) in float64, by the tail that keeps its digits; at most 37.5 in size."""
+        exact = self.in_double()
+        below, above = exact.cdf(y), exact.survival(y)
+        return torch.where(below <= 0.5, _probit(below), -_probit(above))
+
+    def at_normal_score(self, z: Tensor | float) -> Tensor:
+        """The y whose normal score is z, (B, D) in float64: a quantile that keeps its digits in both tails.
+
+        Args:
+            z: one number for all, or something that broadcasts to (B, D); infinite ones give infinite ends.
+        """
+        exact = self.in_double()
+        lower, upper = exact.support()
+        wanted = torch.as_tensor(z, dtype=lower.dtype, device=lower.device).expand_as(lower)
+        limit = _probit(torch.ones_like(wanted) * 0.0).abs()
+        beyond, inside = wanted.abs() >= limit, wanted.clamp(-limit, limit)
+
+        if self.likelihood.discrete:
+
+            def enough(y: Tensor) -> Tensor:
+                return exact.normal_score(y) >= inside - 1e-12
+
+            found = smallest_where(enough, *widened(enough, lower, upper), discrete=True)
+        else:
+            found = crossing(lambda y: exact.normal_score(y) - inside, lower, upper)
+        return torch.where(beyond, torch.sign(wanted) * torch.inf, found)
+
+    def support(self) -> tuple[Tensor, Tensor]:
+        """Ends between which all but a negligible part of the mass lies, (B, D) each."""
+        lower, upper = self.likelihood.spread(self.draws, self.params)
+        return lower.amin(0), upper.amax(0)
+
+    def in_double(self) -> NumericPredictive:
+        """The same in float64."""
+        if self.draws.dtype == torch.float64:
+            return self
+        params = {name: value.double() for name, value in self.params.items()}
+        return replace(self, draws=self.draws.double(), params=params, log_weights=self.log_weights.double())
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """Entropy of each target's mixture in nats, (B, D), by numerical integration."""
+        total = entropy_by_sum if self.likelihood.discrete else entropy_by_integral
+
+        def log_density(y: Tensor) -> Tensor:
+            return self._mixed(self.likelihood.log_prob_each(self.draws, y, self.params))
+
+        return total(log_density, *self.likelihood.spread(self.draws, self.params))
+
+    def _mixture(self, found: Elements) -> NumericMixture:
+        likelihood, outputs, params = found.likelihood.in_units(found.outputs, found.params)
+        assert isinstance(likelihood, NumericLikelihood)
+        return NumericMixture(likelihood, outputs, params, self.log_weights)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumericMixture(NumericPredictive):
+    """A mixture of drawn functions, over numbers."""
+
+
+def _probit(probability: Tensor) -> Tensor:
+    info = torch.finfo(probability.dtype)
+    return torch.special.ndtri(probability.clamp(info.tiny, 1.0 - info.eps))
