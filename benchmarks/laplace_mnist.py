@@ -1,6 +1,6 @@
 """Laplace on a network for MNIST beside laplace-torch: fit and prediction, and agreement where both finish.
 
-    python -m pip install laplace-torch==0.3
+    python -m pip install "credo[bench]"
     python benchmarks/laplace_mnist.py
 
 Each job runs in a process of its own, so that its peak memory is its own and that of a library which is killed is told.
@@ -29,7 +29,7 @@ JOBS = {
 
 
 def problem() -> tuple[nn.Module, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """784-400-400-10 on noise with the labels of another such network: the arithmetic does not depend on the pictures."""
+    """784-400-400-10 on noise with linear labels: the arithmetic does not depend on the pictures."""
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(784, 400), nn.ReLU(), nn.Linear(400, 400), nn.ReLU(), nn.Linear(400, CLASSES))
@@ -102,9 +102,8 @@ def main() -> None:
             if result is None:
                 print(f"{name:24s} {who:14s} killed, or more than {SECONDS} seconds")
             else:
-                print(
-                    f"{name:24s} {who:14s} fit {result['fit']:6.2f}  predict {result['predict']:6.2f}  peak {result['peak']:.2f}"
-                )
+                times = f"fit {result['fit']:6.2f}  predict {result['predict']:6.2f}"
+                print(f"{name:24s} {who:14s} {times}  peak {result['peak']:.2f}")
         both = [result for result in found.values() if result is not None]
         if len(both) == 2:
             total = [r["fit"] + r["predict"] for r in both]

@@ -14,6 +14,7 @@ import credo
 from credo import likelihoods, nets, priors
 from credo.methods.laplace import curvature
 from credo.posteriors import Draws, LaplaceGaussian
+from credo.predictive import gaussian_predictive
 from laplace_nets import CASES, inputs, loop_curvature, model_of, order_of, places
 
 MODEL = {"precision": "model"}
@@ -112,12 +113,15 @@ def test_classes_by_all_predictives() -> None:
     x = inputs(80, 2)
     y = (x[:, 0] + 0.3 * inputs(80, seed=1) > 0).long() + (x[:, 1] > 0.5).long()
     method = credo.Laplace(after=credo.MAP(epochs=150, learning_rate=0.03, batch_size=None), batch_size=None)
-    posterior = credo.fit(credo.Model(nets.MLP(2, 3, (8,)).double(), likelihoods.Categorical()), (x, y), method)
+    model = credo.Model(nets.MLP(2, 3, (8,)).double(), likelihoods.Categorical())
+    posterior = credo.fit(model, (x, y), method)
     drawn, functions = posterior.predict(x), posterior.predict(x, draws=300)
     assert drawn.draws.shape == (100, 80, 3)
     probit, bridge = (posterior.with_prediction(name).predict(x) for name in ("probit", "bridge"))
     # the Monte Carlo error of 100 draws is 0.05 at most; the closed forms are approximations
-    for other, most in ((functions, 0.03), (probit, 0.06), (bridge, 0.06)):
+    whole = gaussian_predictive(model.likelihood, posterior.output_normal(x), {}, torch.zeros(1)).probs
+    torch.testing.assert_close(probit.probs, whole)  # variances alone say as much as covariances
+    for other, most in ((functions, 0.03), (probit, 0.03), (bridge, 0.06)):
         assert float((drawn.probs - other.probs).abs().mean()) < most
     assert bool((drawn.mutual_information >= 0).all())
     assert bool(bridge.mutual_information.isfinite().all())

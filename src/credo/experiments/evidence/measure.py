@@ -14,6 +14,7 @@ from credo.experiments.evidence.problem import (
     DEGREES,
     SHAPES,
     SMALL,
+    Sets,
     annealed,
     log_symmetries,
     network,
@@ -27,7 +28,9 @@ from credo.experiments.evidence.problem import (
     wave,
 )
 from credo.fit import fit
-from credo.methods import Laplace
+from credo.loop.progress import Listener
+from credo.methods import Laplace, Method
+from credo.model import Model
 from credo.posteriors import Evidence, LaplaceGaussian, Weighted
 
 
@@ -81,11 +84,11 @@ def polynomials(seed: int) -> Polynomials:
 def networks(size: Size, seed: int, progress: Progress) -> list[NetworkScore]:
     """Each network by the best of its runs."""
     data, found = wave(seed), []
-    for shape in SHAPES:
+    for shape in SHAPES[size]:
         name = "-".join(map(str, (1, *shape, 1)))
-        best = _best(network(shape), data.x, data.y, trained(size), seed, progress, name)
+        best = _best(network(shape), data, trained(size), seed, progress.of(name))
         held_out = float(best.predict(data.x_new).log_prob(data.y_new).mean())
-        weights = sum(p[0].numel() for p in best.precision.values()) and sum(b.layout.size for b in best.blocks)
+        weights = sum(block.layout.size for block in best.blocks)
         found.append(NetworkScore(name, float(best.evidence), held_out, weights, float(best.effective)))
     return found
 
@@ -93,8 +96,8 @@ def networks(size: Size, seed: int, progress: Progress) -> list[NetworkScore]:
 def small_networks(size: Size, seed: int, progress: Progress) -> list[SmallScore]:
     """Laplace beside annealed importance sampling."""
     data, found = wave(seed), []
-    for units in SMALL:
-        best = _best(small(units), data.x, data.y, small_laplace(size), seed, progress, f"{units} units: Laplace")
+    for units in SMALL[size]:
+        best = _best(small(units), data, small_laplace(size), seed, progress.of(f"{units} units: Laplace"))
         listener = progress.of(f"{units} units: annealing")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CredoWarning)
@@ -104,8 +107,9 @@ def small_networks(size: Size, seed: int, progress: Progress) -> list[SmallScore
     return found
 
 
-def _best(model, x, y, method, seed, progress, name) -> LaplaceGaussian:  # type: ignore[no-untyped-def]
-    posterior = uninterrupted(fit(model, (x, y), method, seed=seed, progress=progress.of(name)))
+def _best(model: Model, data: Sets, method: Method, seed: int, listener: Listener) -> LaplaceGaussian:
+    """The run of the largest evidence."""
+    posterior = uninterrupted(fit(model, (data.x, data.y), method, seed=seed, progress=listener))
     assert isinstance(posterior, LaplaceGaussian)
     return posterior.of_members(posterior.evidence.argmax().reshape(1))
 
@@ -135,7 +139,7 @@ def tables(lines: Polynomials, nets: Sequence[NetworkScore], few: Sequence[Small
         "Networks by their evidence",
         ("network", "log evidence", "held-out log lik.", "weights", "determined"),
         tuple((n.name, n.evidence, n.held_out, n.weights, n.effective) for n in nets),
-        "80 points of a sine. Prior and noise by the evidence, the best of several runs; 1000 held-out targets.",
+        "80 points of a wave. Prior and noise by the evidence, the best of several runs; 1000 held-out targets.",
     )
     third = Table(
         "Log evidence of small networks",

@@ -25,9 +25,12 @@ NOISE, PRIOR = 0.3, 1.5
 """Standard deviations of the noise and of the coefficients before the data."""
 POINTS = 40
 
-SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (2,), (4,), (8,), (32,), (8, 8), (32, 32))
+SHAPES: dict[Size, tuple[tuple[int, ...], ...]] = {
+    Size.QUICK: ((), (2,), (8,), (8, 8)),
+    Size.FULL: ((), (1,), (2,), (4,), (8,), (32,), (8, 8), (32, 32)),
+}
 """Hidden layers of the networks."""
-SMALL = (1, 2, 3)
+SMALL = {Size.QUICK: (1, 2), Size.FULL: (1, 2, 3)}
 """Units of networks that annealed importance sampling can do."""
 WAVE_NOISE, SMALL_NOISE = 0.15, 0.5
 """Standard deviations of the noise of the data, and of that which small networks take for known."""
@@ -86,19 +89,21 @@ def network(shape: tuple[int, ...]) -> Model:
 
 def trained(size: Size) -> Method:
     """Several runs of Laplace: the best one counts."""
-    epochs = 1000 if size is Size.QUICK else 4000
+    epochs = 800 if size is Size.QUICK else 4000
     first = MAP(epochs=epochs, learning_rate=0.02, batch_size=None, schedule=Cosine())
     return Ensemble(Laplace(structure="dense", batch_size=None, after=first), 2 if size is Size.QUICK else 6)
 
 
 def small(units: int) -> Model:
     """A small network whose noise and prior are known."""
-    return Model(lambda: MLP(1, 1, (units,), activation="tanh").double(), Gaussian(scale=SMALL_NOISE), Normal(scale=2.0))
+    return Model(
+        lambda: MLP(1, 1, (units,), activation="tanh").double(), Gaussian(scale=SMALL_NOISE), Normal(scale=2.0)
+    )
 
 
 def small_laplace(size: Size) -> Method:
     """Of which the best run counts, with the prior as it is."""
-    epochs = 1500 if size is Size.QUICK else 4000
+    epochs = 800 if size is Size.QUICK else 4000
     first = MAP(epochs=epochs, learning_rate=0.03, batch_size=None, schedule=Cosine())
     return Ensemble(Laplace(structure="dense", precision="model", batch_size=None, after=first), 6)
 
