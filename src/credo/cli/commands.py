@@ -19,7 +19,20 @@ from credo.data import Task
 
 METHODS = ("ensemble", "map", "dropout", "vi")
 """Methods of `credo fit`."""
-COMPARED = ("map", "ensemble", "vi", "dropout", "concrete", "sgld", "sghmc", "mclmc", "metropolis", "importance")
+COMPARED = (
+    "map",
+    "ensemble",
+    "laplace",
+    "swag",
+    "vi",
+    "dropout",
+    "concrete",
+    "sgld",
+    "sghmc",
+    "mclmc",
+    "metropolis",
+    "importance",
+)
 """Methods of `credo compare`."""
 PROBLEMS = ("sine", "moons")
 """Problems of `credo compare`."""
