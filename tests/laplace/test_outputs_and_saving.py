@@ -92,6 +92,15 @@ def test_numbers_at_positions_share_their_noise() -> None:
     torch.testing.assert_close(posterior.mean.params["likelihood.log_scale"].exp().squeeze(), scale)
 
 
+def test_predictions_in_inference_mode() -> None:
+    x = inputs(6, 2).float()
+    posterior = classify(nets.MLP(2, 2, (3,)), x)
+    outside = [posterior.predict(x).probs, posterior.predict(x, draws=3).probs]
+    with torch.inference_mode():
+        inside = [posterior.predict(x.clone()).probs, posterior.predict(x.clone(), draws=3).probs]
+    torch.testing.assert_close(inside, outside)
+
+
 def test_an_ensemble_is_a_mixture_of_normals() -> None:
     x = torch.linspace(-1, 1, 30).double()[:, None]
     y = (3 * x).sin() + 0.1 * inputs(30, 1)
@@ -187,6 +196,8 @@ def test_refusals_of_networks() -> None:
     batch = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, track_running_stats=False), nn.Linear(3, 2))
     with pytest.raises(ValueError, match=r"'0.weight' mixes examples.*batch norm keep"):
         classify(batch, inputs(6, 2).float())
+    with pytest.raises(ValueError, match=r"computes in float16.*net.float\(\)"):
+        classify(nets.MLP(2, 2).half(), inputs(6, 2).half())
     frozen = nn.Sequential(nn.Linear(2, 3).requires_grad_(False), nn.Tanh(), nn.Linear(3, 2))
     assert order_of(classify(frozen, inputs(6, 2).float())) == ["2.weight", "2.bias"]
 

@@ -23,7 +23,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
 from credo.likelihoods import ClassLikelihood
 from credo.model import Model, likelihood_params
-from credo.nets.calls import Call, Captured, ProductCall, capture
+from credo.nets.calls import Call, Captured, ProductCall, capture, differentiable
 from credo.nets.plan import Plan
 from credo.posteriors.blocks import WeightBlock
 from credo.posteriors.functions import CACHE_ENTRIES, ELSEWHERE, MEMORY_ENTRIES, Functions
@@ -80,6 +80,7 @@ class LinearizedFunctions(Functions):
         """Outputs of some functions of one member, (s, B, ...)."""
         _ready_for_forward_mode()
         with torch.inference_mode(False):
+            variables, x, shifts = differentiable(variables), differentiable(x), differentiable(list(shifts))
             center = {name: variables.params[name] for name in shifts[0]}
 
             def outputs(params: Params) -> Tensor:
