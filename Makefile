@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: help demo test test-plain test-slow lint format docs figures bench lock clean
+.PHONY: help demo test test-plain test-slow test-zoo lint format docs figures bench lock clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,10 @@ test-plain: $(INSTALLED) ## what kernels could change, with all of them switched
 
 test-slow: $(INSTALLED) ## the long statistical checks too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-zoo: $(INSTALLED) ## networks of torchvision, timm, transformers and torch_geometric under every method
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev,zoo]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/zoo
 
 lint: $(INSTALLED) ## style and types
 	$(BIN)/ruff check .

@@ -221,6 +221,16 @@ class Batch:
         weight = None if self.weight is None else self.weight[..., start:stop]
         return Batch(self.x[some], self.y[some], self.per_member, weight, self.factor)
 
+    def repeated(self, times: int) -> Batch:
+        """Every example so many times, with the sum over all data that it stands for as before."""
+        if times == 1:
+            return self
+        index = torch.arange(self.examples, device=self.x.device).repeat(times)
+        some: Any = (slice(None), index) if self.per_member else index
+        weight = None if self.weight is None else self.weight[..., index]
+        factor = None if self.factor is None else self.factor / times
+        return Batch(self.x[some], self.y[some], self.per_member, weight, factor)
+
     def parts(self, rows: int) -> Iterator[Batch]:
         """All examples, so many at a time where they can be cut."""
         size = rows_at_once(self.example, rows)

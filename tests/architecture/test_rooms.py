@@ -51,7 +51,7 @@ ROOMS: dict[str, set[str]] = {
     "generative": CORE,
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
-    "reports": GROUND | MEASURES | {"predictive", "evaluation", "loop"},
+    "reports": GROUND | MEASURES | {"predictive", "posteriors", "evaluation", "loop"},
     "imaging": CORE | {"data", "generative", "metrics", "reports"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
     "experiments": APPLIED | {ROOT},

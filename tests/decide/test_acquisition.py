@@ -190,6 +190,13 @@ def test_pixels_of_an_image_add_up() -> None:
         acquire(predictive(likelihood, each, {}, torch.zeros(5)), 1, "batchbald")
 
 
+def test_yes_or_no_is_two_classes() -> None:
+    logit = LOGITS[:, :, :1]
+    yes = predictive(likelihoods.Bernoulli(), logit, {}, WEIGHTS.log())
+    two = predictive(likelihoods.Categorical(), torch.cat([torch.zeros_like(logit), logit], 2), {}, WEIGHTS.log())
+    assert acquire(yes, 4, "batchbald").tolist() == acquire(two, 4, "batchbald").tolist()
+
+
 def test_random_choices_come_from_the_seed() -> None:
     first, again, other = (acquire(POOL, 3, "random", seed).tolist() for seed in (0, 0, 1))
     assert first == again

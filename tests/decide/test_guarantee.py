@@ -132,3 +132,25 @@ def test_the_number_of_rows_that_would_do_does() -> None:
     assert rows_that_would_do(hopeless, 0.02) is None
     assert rows_that_would_do(hopeless, 0.0) is None
     assert rows_that_would_do(SelectionCurve(5, (5,), (5.0,), (0.1,)), 0.02) == rows_needed(0.02)  # who knows
+
+
+@pytest.mark.parametrize(
+    ("doubt", "losses", "sentence"),
+    [
+        (torch.zeros(3), torch.zeros(2), "one of each for every row"),
+        (torch.zeros(3, 1), torch.zeros(3, 1), "one of each for every row"),
+        (torch.zeros(2), torch.tensor([0.0, 2.0]), "between 0 and 1"),
+        (torch.zeros(2), torch.tensor([0.0, math.nan]), "between 0 and 1"),
+    ],
+)
+def test_curves_that_cannot_be_are_refused(doubt: Tensor, losses: Tensor, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        SelectionCurve.of(doubt, losses)
+
+
+def test_nothing_one_row_and_equal_doubts_decide_nothing_that_cannot_be_shown() -> None:
+    for doubt in (torch.zeros(0), torch.zeros(1), torch.full((30,), 0.3)):
+        for rule in RULES:
+            assert rule.threshold(SelectionCurve.of(doubt, torch.zeros(len(doubt))), 0.05) is None
+    many = SelectionCurve.of(torch.full((200,), 0.3, dtype=torch.float64), torch.zeros(200))
+    assert [rule.threshold(many, 0.05) for rule in RULES] == [0.3, 0.3]

@@ -14,7 +14,7 @@ from credo.experiments import abstain, bandit_mushroom, bandit_wheel
 from credo.experiments.abstain import measure as abstaining
 from credo.experiments.abstain.problem import ERRORS, RISK, SETTINGS, AbstainSettings, Garments
 from credo.experiments.bandit_mushroom import problem as mushrooms
-from credo.experiments.bandit_mushroom.measure import UNIFORM, numbers
+from credo.experiments.bandit_mushroom.measure import UNIFORM, numbers, share
 from credo.experiments.bandit_wheel import problem as wheel
 from credo.experiments.bandits import BanditResult, log_spaced, trials
 from credo.experiments.base import Outcome, Progress, Size, Verdict, judge
@@ -67,6 +67,12 @@ def test_regret_in_per_cent_of_uniform_s() -> None:
     rounds = log_spaced(2000)
     assert rounds[0] == 1
     assert rounds[-1] == 2000
+
+
+def test_regret_between_two_rounds_lies_on_a_line() -> None:
+    result = BanditResult([1, 1000, 3000, 4000], [[0.0, 100.0, 300.0, 310.0]], [1.0], 0.0)
+    for rounds, regret in ((2000, 200.0), (3000, 300.0), (9999, 310.0)):
+        assert share(result, rounds) == pytest.approx([100.0 * regret / (UNIFORM * min(rounds, 4000))])
 
 
 def test_claims_compare_with_the_best_of_the_greedy_agents() -> None:

@@ -193,6 +193,12 @@ def test_layers_that_are_left_out_by_chance_are_refused_by_name() -> None:
         credo.fit(LayerDrop(0.01), (x, y), credo.MAP(epochs=300))
 
 
+def test_samplers_do_not_mind_what_training_leaves_out_by_chance() -> None:
+    x, y = Stream(0).normal(8, 3), Stream(1).normal(8, 1)
+    posterior = credo.fit(LayerDrop(0.5), (x, y), credo.HMC(draws=1, warmup=1, chains=1))
+    assert any("what is random in the network's training is off" in note for note in posterior.notes)
+
+
 def test_dropout_of_pairs_of_examples_is_refused() -> None:
     class Pairs(nn.Module):
         def __init__(self) -> None:

@@ -448,3 +448,26 @@ def test_inputs_made_in_inference_mode_are_taken():
         x = torch.ones(4, 3)
         assert network.evaluate(network.given(), x).shape == (1, 4, 1)
     assert bool((x == 1.0).all())
+
+
+class Capturing(nn.Module):
+    """Puts a hook on its layer in its first pass, as modules do that collect the outputs of their parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.ready, self.outputs = nn.Linear(3, 2), False, []
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.ready:
+            self.layer.register_forward_hook(lambda module, args, output: self.outputs.append(output))
+            self.ready = True
+        self.outputs = []
+        self.layer(x)
+        return torch.stack(self.outputs).sum(0)
+
+
+def test_hooks_that_a_pass_puts_on_do_not_pile_up() -> None:
+    module, x = Capturing(), torch.ones(4, 3)
+    network = Network(module)
+    for _ in range(3):
+        torch.testing.assert_close(network.evaluate(network.given(), x)[0], module.layer(x))

@@ -125,6 +125,27 @@ def test_masks_in_evaluation_are_replaced_by_their_average() -> None:
     torch.testing.assert_close(network.evaluate(network.given(), x)[0], module.layer(x))
 
 
+class DropBlock(nn.Module):
+    """Drops squares of an image, whose corners are drawn with a small probability."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        corners = torch.empty(len(x), x.shape[1], 6, 6).bernoulli_(0.1)
+        return x * (1.0 - nn.functional.max_pool2d(corners, 3, 1, 1))
+
+
+def test_masks_in_which_ones_are_the_exception_keep_their_rate() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), DropBlock(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(144, 2))
+    model, x = credo.Model(net, likelihoods.Categorical()), Stream(1).normal(6, 1, 6, 6)
+    data = (x, torch.arange(6) % 2)
+    posterior = credo.fit(model, data, credo.MCDropout(rate=0.2, epochs=1))
+    found = posterior.model.network.trace(posterior.members(1), x).sites
+    assert [(site.name, round(site.rate, 6)) for site in found] == [("1", 0.9), ("2", 0.2)]
+    with pytest.raises(ValueError, match=r"a mask of its own at 1, in which ones are the exception \(drop block\)"):
+        credo.fit(model, data, credo.ConcreteDropout(epochs=1))
+
+
 class Recurrent(nn.Module):
     def __init__(self, kind: Callable[..., nn.RNNBase], dropout: float, **options: object) -> None:
         super().__init__()

@@ -87,10 +87,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
         "the likelihood is of an unknown kind, 'Magic'; or pass the model",
         lambda f: edit(f, lambda c: c["model"].update(likelihood={"kind": "Magic"})),
     ),
-    "unknown builder": (
-        "KeyError('Unknown')",
-        lambda f: edit(f, lambda c: c["model"]["net"].update(builder="Unknown")),
-    ),
+    "unknown builder": ("KeyError('Gone')", lambda f: edit(f, lambda c: c["model"]["net"].update(builder="Gone"))),
     "impossible likelihood": (
         "initial_scale must be a positive number",
         lambda f: edit(f, lambda c: c["model"]["likelihood"].update(initial_scale=-1)),

@@ -69,6 +69,27 @@ def test_scores_of_numbers_and_of_separate_answers() -> None:
     with pytest.raises(ValueError, match="must be one of"):
         uncertainty.score(separate, "surprise")
     assert uncertainty.per_draw(PREDICTION).shape == (5, 7)
+    for name in ("maximum probability", "entropy", "energy"):
+        each = uncertainty.per_draw(PREDICTION, name)
+        for s in range(5):
+            alone = predictive(likelihoods.Categorical(), LOGITS[s : s + 1], {}, torch.zeros(1, dtype=torch.float64))
+            torch.testing.assert_close(each[s], uncertainty.score(alone, name))
+    with pytest.raises(ValueError, match="variation ratio is no measure of a single draw"):
+        uncertainty.per_draw(PREDICTION, "variation ratio")
+
+
+def test_positions_have_a_doubt_each() -> None:
+    """Sums and maxima over the last axis would be over pixels, not over classes."""
+    pixels = predictive(
+        likelihoods.at_positions(likelihoods.Categorical(), axes=2, class_axis=1),
+        torch.zeros(2, 3, 4, 5, 6),
+        {},
+        torch.zeros(2),
+    )
+    for name in Doubt:
+        with pytest.raises(ValueError, match=r"take that of prediction.rows\(\)"):
+            uncertainty.score(pixels, name)
+        assert uncertainty.score(pixels.rows(), name).shape == (3 * 5 * 6,)
 
 
 def test_false_alarms_stay_below_the_promised_rate() -> None:

@@ -10,13 +10,15 @@ from torch import Tensor
 
 from credo.calibration.base import CalibrationRows, Calibrator, Predictions, parts
 from credo.calibration.intervals import numbers
-from credo.calibration.mapped import MappedPredictive
+from credo.calibration.mapped import DEEPEST, MappedPredictive
 from credo.calibration.scores import ScoreMap
 from credo.core.rng import Stream
 from credo.predictive import Predictive
 
 SPREAD = (1.0, 0.5, 0.5, 0.5)
 """Standard deviations of the density around the identity: of loc, log scale, skew and log tail."""
+BEYOND = 0.1
+"""Part of the targets that may lie where the predictions have no numbers any more."""
 STEPS = 200
 """Steps of the optimizer at most; it stops much earlier."""
 
@@ -80,7 +82,9 @@ class CdfMap(Calibrator):
         scores = torch.cat([_scores(part, number) for number, part in enumerate(given)])
         if not bool(scores.isfinite().all()):
             raise ValueError("the predictions hold NaN: there is no saying how wrong they were")
-        best = _best(scores, torch.cat([part.weights for part in given]))
+        weights = torch.cat([part.weights for part in given])
+        _check_reached(scores, weights)
+        best = _best(scores, weights)
         return CdfMap(best.loc, best.scale, best.skew, best.tail)
 
     @property
@@ -108,6 +112,17 @@ def _scores(part: CalibrationRows, number: int) -> Tensor:
     u = torch.rand(at.shape, generator=generator, dtype=torch.float64).to(at.device)
     between = lower + u * (upper - lower)
     return torch.special.ndtri(between.clamp(torch.finfo(between.dtype).tiny, 1.0 - torch.finfo(between.dtype).eps))
+
+
+def _check_reached(scores: Tensor, weights: Tensor) -> None:
+    """Refuse predictions that give most targets no probability at all: no map of it has anything to go by."""
+    beyond = float((weights.unsqueeze(1) * (scores.abs() > DEEPEST)).sum(0).max() / weights.sum())
+    if beyond > BEYOND:
+        raise ValueError(
+            f"{beyond:.0%} of the targets lie more than {DEEPEST:.0f} standard deviations from their predictions, "
+            "where no map of the distribution function reaches. Is the noise of the likelihood far too small, or were "
+            "the rows mixed up?"
+        )
 
 
 def _best(scores: Tensor, weights: Tensor) -> ScoreMap:

@@ -108,5 +108,5 @@ def ranked_scores(prediction: NumericPredictive, y: Tensor) -> Tensor:
 def numbers(prediction: Predictive, name: str) -> NumericPredictive:
     """The prediction, if it is one of numbers."""
     if not isinstance(prediction, NumericPredictive):
-        raise TypeError(f"{name} is for numbers, and these are predictions of classes: use ConformalSets")
+        raise TypeError(f"{name} is for numbers, got a {type(prediction).__name__}: of classes use ConformalSets")
     return prediction

@@ -124,7 +124,7 @@ class ConformalSets(Calibrator):
 
 def _classes(prediction: Predictive) -> ClassPredictive:
     if not isinstance(prediction, ClassPredictive):
-        raise TypeError("ConformalSets is for classes, and these are predictions of numbers: use ConformalIntervals")
+        raise TypeError(f"ConformalSets is for classes, got a {type(prediction).__name__}: use ConformalIntervals")
     if not prediction.likelihood.exclusive or prediction.likelihood.event_axes > 1:
         raise ValueError("ConformalSets is for one of K classes for each input: these targets are of another kind")
     return prediction

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from credo.cli.label_command import label
+from credo.cli.options import Json, Quiet, RunFolder, Seed, do_work
 from credo.data import Task
 
 METHODS = ("ensemble", "map", "dropout", "vi")
@@ -46,11 +47,6 @@ PIXEL_LIKELIHOODS = ("auto", "bernoulli", "binarized", "continuous-bernoulli", "
 """Likelihoods of `credo vae`."""
 STDOUT = Path("-")
 """What a user writes for the standard output."""
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and JSON).")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
-RunFolder = Annotated[Path, typer.Argument(help="The folder that `credo fit` wrote.")]
 
 
 def experiments() -> list[str]:
@@ -121,7 +117,7 @@ def fit(
 
         credo fit wine.csv -t quality --task classification --json --quiet
     """
-    _run("fit", **locals())
+    do_work("fit", **locals())
 
 
 def predict(
@@ -171,7 +167,7 @@ def predict(
 
         credo predict run new.csv --risk 0.01 --json | jq '.[] | select(.abstain)'
     """
-    _run("predict", **locals())
+    do_work("predict", **locals())
 
 
 def report(run: RunFolder, json_wanted: Json = False, quiet: Quiet = False) -> None:
@@ -185,7 +181,7 @@ def report(run: RunFolder, json_wanted: Json = False, quiet: Quiet = False) -> N
 
         credo report run --json
     """
-    _run("report", **locals())
+    do_work("report", **locals())
 
 
 def methods(json_wanted: Json = False) -> None:
@@ -197,7 +193,7 @@ def methods(json_wanted: Json = False) -> None:
 
         credo methods
     """
-    _run("methods", **locals())
+    do_work("methods", **locals())
 
 
 def demo(
@@ -212,7 +208,7 @@ def demo(
 
         credo demo --out runs/demo
     """
-    _run("demo", **locals())
+    do_work("demo", **locals())
 
 
 def compare(
@@ -256,7 +252,7 @@ def compare(
 
         credo compare diabetes.csv --target progression --quick
     """
-    _run("compare", **locals())
+    do_work("compare", **locals())
 
 
 def reproduce(
@@ -287,7 +283,7 @@ def reproduce(
 
         credo reproduce coin --out runs/coin --seed 3 --json
     """
-    _run("reproduce", **locals())
+    do_work("reproduce", **locals())
 
 
 def vae(
@@ -328,7 +324,7 @@ def vae(
 
         credo vae mnist.npz --likelihood binarized
     """
-    _run("vae", **locals())
+    do_work("vae", **locals())
 
 
 def data() -> None:
@@ -346,7 +342,7 @@ def data() -> None:
 
 def data_list(json_wanted: Json = False) -> None:
     """Every data set there is, and whether it is available."""
-    _run("data", "list_all", **locals())
+    do_work("data", "list_all", **locals())
 
 
 def data_get(
@@ -359,20 +355,15 @@ def data_get(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Write a data set to a file: tables as CSV, images as npz."""
-    _run("data", "get", **locals())
+    do_work("data", "get", **locals())
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    command.__name__: command for command in (fit, predict, report, methods, vae, data, demo, compare, reproduce)
+    command.__name__: command for command in (fit, predict, label, report, methods, vae, data, demo, compare, reproduce)
 }
 """Every command, in the order of the help."""
 SUBCOMMANDS: dict[str, Callable[..., None]] = {"list": data_list, "get": data_get}
 """Those of `credo data`."""
-
-
-def _run(module: str, function: str = "run", /, **arguments: Any) -> None:
-    """Do the work of a command."""
-    getattr(import_module(f"credo.cli.{module}"), function)(**arguments)
 
 
 def flowing(command: Callable[..., None]) -> str:

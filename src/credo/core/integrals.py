@@ -21,13 +21,22 @@ _SUMMED = 4096
 """Whole numbers below this are summed one by one. Counts above are spread so wide that a sum is an integral."""
 _CUTS = (0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 """Where a component's span is cut; the pieces are at most three standard deviations long."""
+_POINTS, _FEWEST = 800, 2
+"""About how many points an integral over many components takes, and the fewest in a piece between two knots."""
 _BEYOND = tuple(k / 16 for k in range(17))
 """Where a span that is wider than the components is cut too."""
 _DOUBLINGS, _AGREEMENT = 8, 1e-4
 """How often the points of a sum are doubled at most, and how close in nats two sums over half of them must be."""
 _WIDENINGS = 8
 """Doublings of the span in which a quantile is sought: no normal has a representable tail beyond them."""
-_RULE = tuple(zip(*(column.tolist() for column in numpy.polynomial.legendre.leggauss(8)), strict=True))
+
+
+def _gauss(points: int) -> tuple[tuple[float, float], ...]:
+    """Nodes and weights of the rule of Gauss and Legendre on [-1, 1]."""
+    return tuple(zip(*(column.tolist() for column in numpy.polynomial.legendre.leggauss(points)), strict=True))
+
+
+_RULE = _gauss(8)
 """Nodes and weights of Gauss and Legendre, exact to 1e-9 for a normal density on such a piece."""
 
 
@@ -85,7 +94,8 @@ def _by_pieces(log_p: LogDensityOfTarget, lower: Tensor, upper: Tensor) -> Tenso
 def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor) -> Iterator[Point]:
     """Points and their weights, (...) each, for integrals over a mixture's density times something smooth.
 
-    The trapezoidal rule with 32 points to the narrowest component, or piece by piece where that takes fewer.
+    The trapezoidal rule with 32 points to the narrowest component, or piece by piece where that takes fewer. Between
+    the many knots of many components a rule of few points is enough.
 
     Args:
         lower: where each component begins, (S, ...).
@@ -95,7 +105,9 @@ def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor) -> Iterator
     """
     spans = float(((last - first) / (upper - lower).amin(0)).nan_to_num(1.0).max())
     points = 2 * math.ceil(16 * max(1.0, spans))
-    if points <= len(_RULE) * (len(_CUTS) * len(lower) + len(_BEYOND)):
+    pieces = len(_CUTS) * len(lower) + len(_BEYOND) - 1
+    rule = _gauss(max(_FEWEST, min(len(_RULE), _POINTS // pieces)))
+    if points <= len(rule) * pieces:
         step = (last - first) / points
         yield from ((first + k * step, step) for k in range(points + 1))
         return
@@ -104,7 +116,7 @@ def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor) -> Iterator
     knots = torch.cat([*inner, *outer]).sort(0).values
     for start, end in pairwise(knots):
         center, half = 0.5 * (start + end), 0.5 * (end - start)
-        yield from ((center + node * half, weight * half) for node, weight in _RULE)
+        yield from ((center + node * half, weight * half) for node, weight in rule)
 
 
 def _information(log_p: Tensor) -> Tensor:

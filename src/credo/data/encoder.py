@@ -229,12 +229,12 @@ def _strange(blocks: list[Block]) -> Flags:
 def _fit_target(problem: TableProblem, frame: pd.DataFrame) -> NumericTarget | ClassTarget:
     if problem.task is Task.CLASSIFICATION:
         # all rows: a class that only test rows have is still a class
-        return ClassTarget(problem.target, tuple(sorted(set(words(problem.frame[problem.target])), key=_natural)))
+        return ClassTarget(problem.target, tuple(sorted(set(words(problem.frame[problem.target])), key=natural_order)))
     mean, scale = mean_and_scale(numbers(frame[problem.target]))
     return NumericTarget(problem.target, float(mean), float(scale))
 
 
-def _natural(word: str) -> tuple[int, float, str]:
+def natural_order(word: str) -> tuple[int, float, str]:
     """Numbers by their size, then words by the alphabet."""
     try:
         return 0, float(word), word

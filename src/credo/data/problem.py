@@ -258,7 +258,7 @@ def _answered(frame: pd.DataFrame, target: str, task: Task | None, source: str) 
         raise DataError(f"column {target!r} holds lists or tables, no single values: it cannot be predicted")
     if len(frame) == 1:
         raise DataError(f"{source} has one row: there is nothing to learn from it; at least {MIN_ROWS} are needed")
-    task, why = (task, "as you asked") if task is not None else _task_of(series)
+    task, why = (task, "as you asked") if task is not None else task_of(series)
     if task is Task.REGRESSION:
         known = np.isfinite(numbers(series))
         if not known.any() and series.notna().any():
@@ -280,7 +280,8 @@ def _answered(frame: pd.DataFrame, target: str, task: Task | None, source: str) 
     return frame, task, [*notes, f"{task.value}, because {why}"]
 
 
-def _task_of(series: Series) -> tuple[Task, str]:
+def task_of(series: Series) -> tuple[Task, str]:
+    """What kind of answer the cells of a target are, and why."""
     name, distinct = str(series.name), int(series.nunique())
     if is_date(series):
         raise DataError(f"column {name!r} holds dates: turn it into a number (days since a date, say) to predict it")

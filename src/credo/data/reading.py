@@ -44,7 +44,7 @@ class InputTable:
     notes: tuple[str, ...] = ()
 
 
-def read_table(path: str | Path, codes: Collection[str] = ()) -> InputTable:
+def read_table(path: str | Path, codes: Collection[str] = (), verbatim: Collection[str] = ()) -> InputTable:
     """Read a CSV file (any of the usual separators and encodings, gzipped or not) or a Parquet file, once.
 
     Columns of whole numbers some of which begin with 0 (01003, in the first megabyte) are codes, and stay text.
@@ -52,6 +52,7 @@ def read_table(path: str | Path, codes: Collection[str] = ()) -> InputTable:
     Args:
         path: of the file; a pipe will do for CSV.
         codes: names of columns that are known to hold codes.
+        verbatim: names of columns of a CSV file in which only an empty cell is missing, and NA is a word.
 
     Raises:
         DataError: if the file is missing, empty, not a table or damaged.
@@ -66,7 +67,7 @@ def read_table(path: str | Path, codes: Collection[str] = ()) -> InputTable:
                 unpacked = io.BufferedReader(gzip.GzipFile(fileobj=stream))
                 head = unpacked.read(HEAD)
                 stream = _again(head, unpacked)
-            return _read_text(stream, head, str(path), codes)
+            return _read_text(stream, head, str(path), codes, verbatim)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: check the name of the file") from None
     except IsADirectoryError:
@@ -97,7 +98,9 @@ class _Chain(io.RawIOBase):
         return 0
 
 
-def _read_text(stream: IO[bytes], head: bytes, source: str, codes: Collection[str]) -> InputTable:
+def _read_text(
+    stream: IO[bytes], head: bytes, source: str, codes: Collection[str], verbatim: Collection[str]
+) -> InputTable:
     _refuse_other_formats(head, source)
     notes: list[str] = []
     encoding = _encoding(head)
@@ -112,7 +115,7 @@ def _read_text(stream: IO[bytes], head: bytes, source: str, codes: Collection[st
     strays = _STRAYS.set([0])
     try:
         text = io.TextIOWrapper(stream, encoding=encoding, errors=ON_STRAY, newline="")
-        frame = _parse(text, layout, source, padded_columns(beginning, layout.separator), codes)
+        frame = _parse(text, layout, source, padded_columns(beginning, layout.separator), codes, verbatim)
         if _STRAYS.get()[0]:
             notes.append(f"{source} has bytes that are not UTF-8: they were read as Windows-1252")
     finally:
@@ -207,15 +210,23 @@ def _decimal(separator: str, rows: list[list[str]]) -> str:
 
 
 def _parse(
-    text: IO[str], layout: TextLayout, source: str, padded: Collection[str], codes: Collection[str]
+    text: IO[str],
+    layout: TextLayout,
+    source: str,
+    padded: Collection[str],
+    codes: Collection[str],
+    verbatim: Collection[str],
 ) -> pd.DataFrame:
+    every: Any = list(MISSING)
+    if verbatim:
+        every = {name: [""] if name in verbatim else list(MISSING) for name in layout.header}
     try:
         frame = pd.read_csv(
             text,
             sep=layout.separator,
             decimal=layout.decimal,
             keep_default_na=False,
-            na_values=list(MISSING),
+            na_values=every,
             skipinitialspace=True,
             low_memory=False,
             dtype=dict.fromkeys((*padded, *codes), str),

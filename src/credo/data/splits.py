@@ -63,6 +63,20 @@ def split(count: int, *, test: float = 0.1, validation: float = 0.0, seed: int =
     return Split(train=np.sort(order[second:]), validation=np.sort(order[first:second]), test=np.sort(order[:first]))
 
 
+def scikit_split(count: int, test: float, random_state: int) -> tuple[Index, Index]:
+    """Rows to learn from and held-out rows, as scikit-learn's `train_test_split` chooses them: what publications state.
+
+    Args:
+        count: N, the number of rows.
+        test: part of the rows that is held out.
+        random_state: as published.
+    """
+    from sklearn.model_selection import train_test_split  # slow to import, and needed for few experiments
+
+    train, held_out = train_test_split(np.arange(count), test_size=test, random_state=random_state)
+    return train, held_out
+
+
 def folds(count: int, parts: int, *, seed: int = 0, classes: Any = None) -> Folds:
     """The rows in `parts` equal parts at random, each with its complement.
 

@@ -27,6 +27,7 @@ from credo.decide.guarantee import (
 )
 from credo.decide.pruning import PruningCurve, pruning_curve, read_sparse, write_sparse
 from credo.decide.session import Round
+from credo.decide.value import value_of_features, value_of_rows
 
 __all__ = [
     "AbstainPolicy",
@@ -79,5 +80,7 @@ __all__ = [
     "rows_needed",
     "rows_that_would_do",
     "simulate",
+    "value_of_features",
+    "value_of_rows",
     "write_sparse",
 ]

@@ -56,8 +56,10 @@ def acquire(
     chosen, stream = one_of("acquisition", acquisition, Acquisition), Stream(seed, ("acquire",))
     if chosen is Acquisition.RANDOM:
         return stream.permutation(len(prediction))[:count]
+    _refuse_one_function(prediction, chosen)
     if chosen is not Acquisition.BATCH_BALD:
-        return acquisition_scores(prediction, chosen).topk(count).indices.cpu()
+        order = stream.permutation(len(prediction))  # of equal scores, any
+        return order[acquisition_scores(prediction, chosen).cpu()[order].topk(count).indices]
     if isinstance(prediction, ClassMixture):
         return batch_bald(prediction, count, stream, configurations)
     if isinstance(prediction, NumericMixture):
@@ -66,6 +68,19 @@ def acquire(
         f"BatchBALD asks how predictions move together from draw to draw, and {type(prediction).__name__} knows each "
         "input on its own: predict by drawn functions"
     )
+
+
+DISAGREEMENT = (Acquisition.BALD, Acquisition.BATCH_BALD, Acquisition.VARIATION_RATIO, Acquisition.MEAN_STDDEV)
+"""What is zero for every input where there is one function."""
+
+
+def _refuse_one_function(prediction: Predictive, chosen: Acquisition) -> None:
+    mixture = isinstance(prediction, ClassMixture | NumericMixture)
+    if mixture and len(prediction.draws) == 1 and chosen in DISAGREEMENT:
+        raise ValueError(
+            f"{chosen} asks where drawn functions disagree, and there is one alone: use a method with several draws, "
+            "such as DeepEnsemble() or MCDropout(), or 'entropy'"
+        )
 
 
 def acquisition_scores(prediction: Predictive, acquisition: Acquisition | str = Acquisition.BALD) -> Tensor:
@@ -169,17 +184,11 @@ def batch_bald(prediction: ClassPredictive, count: int, stream: Stream, configur
     Reference: A. Kirsch, J. van Amersfoort, Y. Gal, "BatchBALD: efficient and diverse batch acquisition for deep
         Bayesian active learning", 2019, https://arxiv.org/abs/1906.08158
     """
-    if not prediction.likelihood.exclusive or prediction.likelihood.event_axes > 1:
-        raise ValueError(
-            "BatchBALD needs one of K classes for each input: take 'bald' where inputs have several labels"
-        )
-    probs = prediction.likelihood.mean(prediction.draws, prediction.params)  # (S, B, K)
-    probs = probs if probs.dtype is torch.float64 else probs.float()
+    probs = _class_probs(prediction)  # (S, B, K)
     if bool(probs.isnan().any()):
-        raise ValueError(
-            f"the prediction of input {int(probs.isnan().nonzero()[0, 1])} is not a number: it has diverged"
-        )
-    alone = prediction.expected_entropy.double()
+        row = int(probs.isnan().nonzero()[0, 1])
+        raise ValueError(f"the prediction of input {row} is not a number: it has diverged")
+    alone = prediction.average(torch.special.entr(probs.double()).sum(-1))
     joint = JointLabels.of_none(prediction.weights.to(probs))
     left = torch.ones(len(prediction), dtype=torch.bool, device=probs.device)
     chosen: list[int] = []
@@ -191,6 +200,20 @@ def batch_bald(prediction: ClassPredictive, count: int, stream: Stream, configur
         if step + 1 < count:
             joint = joint.extended(probs[:, best], configurations, stream.child(step))
     return torch.tensor(chosen)
+
+
+def _class_probs(prediction: ClassPredictive) -> Tensor:
+    """Probabilities of K classes, or of no and yes, by each draw, (S, B, K)."""
+    likelihood = prediction.likelihood
+    probs = likelihood.mean(prediction.draws, prediction.params)
+    probs = probs if probs.dtype is torch.float64 else probs.float()
+    if likelihood.event_axes == 1 and not likelihood.exclusive and probs.shape[2] == 1:
+        return torch.cat([1.0 - probs, probs], dim=2)
+    if not likelihood.exclusive or likelihood.event_axes > 1:
+        raise ValueError(
+            "BatchBALD needs one of K classes for each input: take 'bald' where inputs have several labels"
+        )
+    return probs
 
 
 @dataclass(frozen=True, eq=False)

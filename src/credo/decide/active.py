@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.status import Status
 from credo.decide.acquisition import CONFIGURATIONS, Acquisition, acquire
+from credo.decide.drawn import count_of, drawn_functions, predict_parts
 from credo.decide.pool import Places, pool_of
 from credo.decide.session import Label, Round, identity, labels_of, read_session, saved, write_session
 from credo.fit import fit
@@ -29,8 +30,8 @@ from credo.loop.roles import PAIR
 from credo.methods import Method
 from credo.metrics import accuracy, log_likelihood, rmse
 from credo.model import Model
-from credo.posteriors import Draws, Posterior, Weighted
-from credo.predictive import ClassPredictive, Predictive, predictive
+from credo.posteriors import Posterior
+from credo.predictive import ClassPredictive, Predictive
 
 
 class Restart(StrEnum):
@@ -82,7 +83,8 @@ class ActiveLearner:
         model: the statistical model, or a bare module.
         pool: inputs (N, ...), a tensor or several in a dict or tuple; or a Dataset or DataLoader, whose examples are
             numbered by the data set and read when they are needed.
-        method: how to learn in each round.
+        method: how to learn in each round; or a function from the number of labels to that, so that few labels may get
+            as many steps as many.
         questions: how inputs are chosen.
         restart: where training begins in each round.
         seed: of everything that is random: round r trains with a seed of its own.
@@ -105,7 +107,7 @@ class ActiveLearner:
 
     model: Model | nn.Module
     pool: Any
-    method: Method
+    method: Method | Callable[[int], Method]
     questions: Questions = field(default_factory=Questions)
     restart: Restart | str = Restart.COLD
     seed: int = 0
@@ -115,7 +117,8 @@ class ActiveLearner:
     test: Any = None
 
     def __post_init__(self) -> None:
-        check_kind("method", self.method, "credo.DeepEnsemble()", Method)
+        if not callable(self.method):
+            check_kind("method", self.method, "credo.DeepEnsemble()", Method)
         check_kind("questions", self.questions, "Questions(acquisition='bald')", Questions)
         self.restart = one_of("restart", self.restart, Restart)
         self.model = self.model if isinstance(self.model, Model) else Model(self.model)
@@ -124,8 +127,9 @@ class ActiveLearner:
         self._posterior: Posterior | None = None
         self._identity: dict[str, Any] = {}
         if self.folder is not None:
+            methods = [self._method(count) for count in (1, 100)]
             self._identity = identity(
-                self.model, self._pool, self.method, self.questions, seed=self.seed, restart=self.restart
+                self.model, self._pool, methods, self.questions, seed=self.seed, restart=self.restart
             )
             self.rounds = read_session(Path(self.folder), self._identity, len(self._pool))
 
@@ -193,11 +197,8 @@ class ActiveLearner:
                 f"the training of round {len(self.rounds)} {posterior.record.reason or 'diverged'}: what it believes "
                 "says nothing of what to ask; use a smaller learning rate, in a new session with these labels"
             )
-        few = isinstance(posterior, Draws | Weighted) and posterior.default_draws <= draws
-        functions = posterior.draw(None if few else draws, self.seed)
-        parts = [functions(posterior.inputs(part)) for part in self._pool.parts(rows)]
-        params, log_weights = functions.likelihood_params, functions.log_weights
-        return predictive(posterior.model.likelihood, torch.cat(parts, 1), params, log_weights)
+        functions = drawn_functions(posterior, draws, self.seed)
+        return predict_parts(posterior, functions, self._pool.parts(rows))
 
     def _as_labels(self, labels: Any) -> Tensor:
         """Numbers as float64, classes as whole numbers, as the likelihood or the labels before say."""
@@ -239,9 +240,18 @@ class ActiveLearner:
     def _refuse_to_learn(self, rounds: Sequence[Round], before: Posterior | None) -> None:
         """Whatever `fit` would refuse is refused before it is written down."""
         streams, device = Stream(self.seed, ("active", "attempt")), torch.device(self.device)
+        method = self._method(len(labels_of(rounds)))
         with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad():
             warnings.simplefilter("ignore", CredoWarning)  # `fit` says it again
-            prepare(self.model, Data(self._data(rounds), PAIR), self.method, streams, device, before, 1.0)
+            prepare(self.model, Data(self._data(rounds), PAIR), method, streams, device, before, 1.0)
+
+    def _method(self, labels: int) -> Method:
+        """How to learn from so many labels."""
+        if isinstance(self.method, Method):
+            return self.method
+        method = self.method(labels)
+        check_kind("method(labels)", method, "credo.DeepEnsemble()", Method)
+        return method
 
     def _learned(self) -> Posterior:
         """The posterior after all rounds; those that a folder holds are not trained again."""
@@ -257,7 +267,7 @@ class ActiveLearner:
         posterior = fit(
             self.model,
             self._data(self.rounds[:count]),
-            self.method,
+            self._method(len(labels_of(self.rounds[:count]))),
             seed=Stream(self.seed, ("active", "train", count)).key() % 2**31,
             device=self.device,
             progress=False,
@@ -296,8 +306,7 @@ def _numbers(rows: Any) -> list[int]:
 def _scores(posterior: Posterior, test: Any, draws: int) -> dict[str, float]:
     """How good a posterior is on test data; what is not finite is left out."""
     x, y = test
-    few = isinstance(posterior, Draws | Weighted) and posterior.default_draws <= draws
-    prediction = posterior.predict(x, None if few else draws)
+    prediction = posterior.predict(x, count_of(posterior, draws))
     classes = isinstance(prediction, ClassPredictive)
     found = {"accuracy": accuracy(prediction, y)} if classes else {"rmse": rmse(prediction, y)}
     found["log_likelihood"] = log_likelihood(prediction, y)

@@ -40,6 +40,13 @@ class SelectionCurve:
     @staticmethod
     def of(doubt: Tensor, losses: Tensor) -> SelectionCurve:
         """The curve of doubts (N,) and losses (N,). No threshold selects a row whose doubt is no finite number."""
+        if doubt.ndim != 1 or losses.shape != doubt.shape:
+            raise ValueError(
+                f"doubt has shape {tuple(doubt.shape)} and losses {tuple(losses.shape)}: there must be one of each for "
+                "every row, (N,)"
+            )
+        if not bool(((losses >= 0.0) & (losses <= 1.0)).all()):
+            raise ValueError("losses must lie between 0 and 1: divide them by the largest that there can be")
         order = doubt.double().argsort(stable=True)
         sorted_doubt, loss = doubt.double()[order], losses.double()[order]
         ends = torch.ones(len(order), dtype=torch.bool)
@@ -122,7 +129,7 @@ class GuaranteedRisk(ThresholdRule):
     """
 
     def place(self, curve: SelectionCurve, risk: float, error: float) -> int | None:
-        tests = max(1, math.ceil(math.log2(curve.rows)))
+        tests = max(1, math.ceil(math.log2(max(1, curve.rows))))
         passed, failed = -1, len(curve.count)
         for _ in range(tests):
             place = (passed + failed) // 2

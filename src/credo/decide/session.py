@@ -53,7 +53,9 @@ def labels_of(rounds: Sequence[Round]) -> dict[int, Label]:
     return {row: label for each in rounds for row, label in zip(each.rows, each.labels, strict=True)}
 
 
-def identity(model: Model, pool: Pool, method: Method, questions: Any, *, seed: int, restart: str) -> dict[str, Any]:
+def identity(
+    model: Model, pool: Pool, methods: Sequence[Method], questions: Any, *, seed: int, restart: str
+) -> dict[str, Any]:
     """What a session must keep to be the same."""
     chosen_later = model.given_likelihood is None
     described = describe(model.with_likelihood(Categorical()) if chosen_later else model)
@@ -62,7 +64,7 @@ def identity(model: Model, pool: Pool, method: Method, questions: Any, *, seed: 
         "pool": pool.fingerprint(),
         "restart": str(restart),
         "questions": json.loads(json.dumps(encode(questions))),
-        "method": encode(method),
+        "method": [encode(method) for method in methods],
         "model": {**described, "likelihood": None} if chosen_later else described,
     }
 

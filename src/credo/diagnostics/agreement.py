@@ -10,6 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from credo.calibration import MappedPredictive
 from credo.likelihoods import Bernoulli
 from credo.predictive import ClassPredictive, NumericMixture, NumericPredictive, Predictive
 
@@ -175,6 +176,8 @@ class _Mixture:
 
     @staticmethod
     def of(prediction: NumericPredictive, rows: slice) -> _Mixture:
+        if isinstance(prediction, MappedPredictive):
+            raise TypeError("agreement is between posteriors themselves: give the prediction before its CdfMap")
         params = {name: value.double().cpu() for name, value in prediction.params.items()}
         weights = prediction.log_weights.double().cpu()
         draws = prediction.draws[:, rows].double().cpu()

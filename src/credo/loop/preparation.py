@@ -25,6 +25,7 @@ from credo.loop.draws import Collector, InMemory, OnDisk
 from credo.loop.loaders import LoaderSource
 from credo.loop.roles import Roles, checked_targets
 from credo.loop.standardizing import Standards
+from credo.loop.training_noise import without_noise
 from credo.loop.units import Units
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
@@ -79,6 +80,7 @@ def prepare(
     source = load(model.data_dtype)
     x, y = source.example
     model, given_weights = model.with_heads_for(y), model.network.given().to(device)
+    model, off = without_noise(model, x) if method.noise_off else (model, ())
     shape = checked_shape(model, given_weights, x)
     model, choice = model.with_likelihood_for(y, shape, model.network.trace(given_weights, x).heads)
     outputs = model.likelihood.outputs_of(shape)
@@ -109,6 +111,7 @@ def prepare(
         *source.notes,
         *model.network.passing_note(x),
         *_weights_note(source, model),
+        *off,
         *changes,
         *([choice] if choice else []),
         *units.notes,
@@ -232,6 +235,8 @@ def chosen_plan(requested: Plan | None, run: Prepared, method: Method, state: An
     obvious = obvious_plan(network.module, method.members)
     if obvious is not None and obvious[0] is Plan.ONE_BY_ONE:
         return obvious
+    if not network.vectorizes(run.variables, run.source.example[0]):
+        return Plan.ONE_BY_ONE, "torch cannot vectorize this network"
     batch, tick = next(run.source.steps(0)), Tick(0, 1, streams.child("trial"))
 
     def attempt(plan: Plan) -> None:

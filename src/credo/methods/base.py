@@ -92,6 +92,8 @@ class Method(ABC, Generic[StateT]):
     `tick.rng` or `tick.scheduled`: whatever is read from `tick.step` in plain Python stays as it was recorded. A
     subclass says so for itself, since it may change the step.
     """
+    noise_off: ClassVar[bool] = False
+    """Whether noise that a network has in training is switched off, as for all samplers of weights."""
     start_from: ClassVar[StartFrom] = StartFrom.FRESH
     """The weights that the first state is made of."""
 

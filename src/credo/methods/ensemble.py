@@ -47,6 +47,7 @@ class Ensemble(Method[StateT]):
     batch_size = _forwarded("batch_size")
     whole_data = _forwarded("whole_data")
     graph_safe = _forwarded("graph_safe")
+    noise_off = _forwarded("noise_off")
     start_from = _forwarded("start_from")
     needs_gradient = _forwarded("needs_gradient")
     steps = _forwarded("steps")

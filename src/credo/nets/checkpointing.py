@@ -49,6 +49,15 @@ def refuse_reentrant(found: Checkpointing) -> None:
         )
 
 
+def refuse_changes(*, changed: bool) -> None:
+    """The second pass knows nothing of what else the first was given."""
+    if changed:
+        raise ValueError(
+            "the network has gradient checkpointing, whose second pass would drop at the module's own rates, or "
+            "without what this method does to its layers: switch checkpointing off for it"
+        )
+
+
 def without_reentrant(module: nn.Module) -> None:
     """Have checkpoint functions that the parts of a module hold as attributes work without reentrance, in place."""
     for part in module.modules():

@@ -51,6 +51,12 @@ class Site:
     name: str = ""
     # the layer whose inputs are dropped; None where no layer, or something else, takes them
     consumer: Layer | None = None
+    fills: bool = False  # whether the module fills a mask of its own, which is more than to multiply by it
+
+    @property
+    def has_own_meaning(self) -> bool:
+        """Whether ones in its mask are the exception, so that they are what is dropped (drop block)."""
+        return self.fills and self.rate > 0.5
 
     def mask_shape(self, examples: int | None) -> tuple[int, ...]:
         """Shape of a mask for so many examples; None: one mask that all of them share."""
@@ -85,7 +91,9 @@ class DropoutChange:
         object.__setattr__(self, "drops", Drops(self.drops))
 
     def rate_at(self, site: Site) -> float:
-        """The rate at a place."""
+        """The rate at a place; a mask that means something else keeps its own."""
+        if site.has_own_meaning:
+            return site.rate
         everywhere = site.rate if self.rate is None else self.rate
         return next((rate for pattern, rate in self.rates if site.matches(pattern)), everywhere)
 

@@ -28,6 +28,8 @@ Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
 Lend = Callable[[int], AbstractContextManager[None]]
 """Makes the context in which the member of this number may draw random numbers of its own."""
 
+HOOKS = tuple(name for name in vars(nn.Module()) if "hook" in name)
+"""Where a module keeps what is called before and after it."""
 _THREAD = threading.local()
 
 
@@ -122,10 +124,19 @@ def put_back(skeleton: nn.Module, module: nn.Module, attributes: Iterable[Attrib
     """Give a copy of the skeleton its attributes as they were."""
     for attribute in attributes:
         here, there = attribute.store(module), attribute.store(skeleton)
-        if attribute.name in there:
+        if attribute.name in HOOKS:
+            _remove(here[attribute.name], there[attribute.name])
+        elif attribute.name in there:
             here[attribute.name] = copy.deepcopy(there[attribute.name])
         else:
             here.pop(attribute.name, None)
+
+
+def _remove(hooks: Any, given: Any) -> None:
+    """Take away hooks that a pass has put on."""
+    if isinstance(hooks, dict):
+        for key in hooks.keys() - given.keys():
+            del hooks[key]
 
 
 def one_by_one(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy
@@ -61,6 +61,13 @@ def looking(device: torch.device, number: int) -> Iterator[None]:
     finally:
         random.setstate(of_python)
         numpy.random.set_state(of_numpy)  # noqa: NPY002
+
+
+def lend_to_members(rng: Stream | None, device: torch.device) -> Callable[[int], AbstractContextManager[None]]:
+    """The context in which the member of a number may draw, from a stream of its own."""
+    if rng is None:
+        raise ValueError("the network draws random numbers of its own in training: give train(..., rng=...)")
+    return lambda member: rng.child("member", member).borrowed_global(device)
 
 
 def refuse_elsewhere(elsewhere: dict[str, list[str]], again: dict[str, list[str]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,16 +15,18 @@ from credo.core.inputs import Inputs, few, leaves_of, shape_key
 from credo.core.rng import Stream
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, map_tensors, members_of
 from credo.nets.calling import parameters_of, passing_note
+from credo.nets.checkpointing import refuse_changes
 from credo.nets.dense import DenseStack, dense_stack
 from credo.nets.dropout import DropoutChange, Drops, Site, weight_sites
 from credo.nets.forward import Around, Forward, Lend, awake, one_by_one, together, undropped, untouched
 from credo.nets.heads import HeadsRule
+from credo.nets.hidden_noise import lend_to_members
 from credo.nets.layer import LayerUse
 from credo.nets.outputs import OutputRule
 from credo.nets.plan import Plan, drawing_plan
 from credo.nets.random_calls import DropoutCall, Masked
 from credo.nets.scaling import InputScaling
-from credo.nets.structure import aliases, fan_in, made, private_copy, reinitialized, skeleton
+from credo.nets.structure import aliases, fan_in, made, private_copy, quiet, reinitialized, skeleton
 from credo.nets.tracing import Recent, Trace, trace
 
 Net = nn.Module | Callable[[], nn.Module]
@@ -41,6 +44,7 @@ class Network:
 
     def __init__(self, net: Net, dropout: DropoutChange | None = None, scaling: InputScaling | None = None) -> None:
         self._make = None if isinstance(net, nn.Module) else net
+        self.noise_off = False
         self.dropout, self.scaling = dropout, scaling
         self.output_rule: OutputRule | HeadsRule = OutputRule()
         with Stream(0, ("structure",)).borrowed_global():
@@ -72,7 +76,8 @@ class Network:
     def with_dropout(self, change: DropoutChange) -> Network:
         """The same network with other dropout."""
         twin = Network(self._make or self.module, dropout=change, scaling=self.scaling)
-        return twin.with_outputs(self.output_rule)
+        twin = twin.with_outputs(self.output_rule)
+        return twin.without_noise() if self.noise_off else twin
 
     def with_outputs(self, rule: OutputRule | HeadsRule) -> Network:
         """The same network, of which another tensor is the output, or several are."""
@@ -102,11 +107,11 @@ class Network:
     def without_noise(self) -> Network:
         """The same network whose training is evaluation, but for batch norm, which still goes by the batch."""
         twin = copy.copy(self)
-        skeleton = copy.deepcopy(self._evaluating.skeleton)
-        for layer in skeleton.modules():
-            if isinstance(layer, nn.modules.batchnorm._NormBase):
-                layer.train()
-        twin._training, twin._first = replace(self._training, skeleton=skeleton), None
+        twin.noise_off, twin._training, twin._first = (
+            True,
+            replace(self._training, skeleton=quiet(self._evaluating.skeleton)),
+            None,
+        )
         twin._traces, twin._vectorizes = Recent[Trace](), Recent[bool]()
         return twin
 
@@ -215,11 +220,12 @@ class Network:
         def attempt() -> bool:
             two = variables.take([0, 0])
             try:
-                with torch.no_grad():
+                with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
                     self.evaluate(two, few(x, 2), Plan.TOGETHER)
             except RuntimeError:  # if it is not about values, one by one meets it again
                 return False
-            return True
+            return not any("batching rule" in str(each.message) for each in said)  # torch would loop by itself
 
         return self._vectorizes.get(shape_key(x), attempt)
 
@@ -279,27 +285,13 @@ class Network:
         seen = self.trace(variables, x[0] if x_per_member else x)
         masked = len(masks) > len(self.dropped_weights)
         if seen.repeated:
-            self._check_repeated(masked=masked or around is not None)
+            refuse_changes(changed=masked or around is not None or self.dropout is not None)
         masking = self._masking(seen, seen.training) if masked else None
         forward = _adapted(self._training, seen, around or masking, seen.assigned)
         stack = None if around else self._stack(x, seen, x_per_member=x_per_member)
-        lend = None if seen.alone is None else self._lend(rng, variables.device)
+        lend = None if seen.alone is None else lend_to_members(rng, variables.device)
         plan = plan if seen.alone is None else Plan.ONE_BY_ONE
         return self._run(forward, stack, variables, self.scaled(x), masks, plan, x_per_member=x_per_member, lend=lend)
-
-    def _check_repeated(self, *, masked: bool) -> None:
-        """The backward pass of a checkpointed network knows nothing of what else a pass was given."""
-        if masked or self.dropout is not None:
-            raise ValueError(
-                "the network has gradient checkpointing, whose second pass would drop at the module's own rates, or "
-                "without what this method does to its layers: switch checkpointing off for it"
-            )
-
-    @staticmethod
-    def _lend(rng: Stream | None, device: torch.device) -> Lend:
-        if rng is None:
-            raise ValueError("the network draws random numbers of its own in training: give train(..., rng=...)")
-        return lambda member: rng.child("member", member).borrowed_global(device)
 
     def draw(
         self,

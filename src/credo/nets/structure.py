@@ -124,6 +124,15 @@ def skeleton(module: nn.Module, change: DropoutChange | None) -> nn.Module:
     return empty
 
 
+def quiet(skeleton: nn.Module) -> nn.Module:
+    """A skeleton in evaluation whose batch norm goes by the batch, as in training."""
+    copied = copy.deepcopy(skeleton)
+    for layer in copied.modules():
+        if isinstance(layer, nn.modules.batchnorm._NormBase):
+            layer.train()
+    return copied
+
+
 def aliases(module: nn.Module) -> dict[str, str]:
     """Other names of tied tensors, and the name that `named_parameters` gives them."""
     first: dict[int, str] = {}

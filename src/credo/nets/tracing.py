@@ -299,14 +299,16 @@ def _only_drops(module: nn.Module) -> bool:
 
 
 def _site(two: SeenCall, three: SeenCall, nodes: int | None) -> Site:
-    if nodes is not None and two.mask[:1] == (nodes,):
-        return Site(two.mask, 0, 1, two.rate, two.kind is DropKind.ALPHA, two.name, two.consumer)
-    grows = [axis for axis, (a, b) in enumerate(zip(two.mask, three.mask, strict=True)) if a != b]
+    axis, per_example = _batch_axis(two.mask, three.mask, nodes)
+    alpha, fills = two.kind is DropKind.ALPHA, two.kind is DropKind.FILL
+    return Site(two.mask, axis, per_example, two.rate, alpha, two.name, two.consumer, fills)
+
+
+def _batch_axis(two: tuple[int, ...], three: tuple[int, ...], nodes: int | None) -> tuple[int | None, int]:
+    """The axis of a mask that grows with the batch, and how many of its entries belong to one example."""
+    if nodes is not None and two[:1] == (nodes,):
+        return 0, 1
+    grows = [axis for axis, (a, b) in enumerate(zip(two, three, strict=True)) if a != b]
     if len(grows) > 1:
         raise ValueError("the network drops entries that belong to pairs of examples, so no mask can be shared by all")
-    if not grows:
-        return Site(two.mask, None, 0, two.rate, two.kind is DropKind.ALPHA, two.name, two.consumer)
-    axis = grows[0]
-    return Site(
-        two.mask, axis, three.mask[axis] - two.mask[axis], two.rate, two.kind is DropKind.ALPHA, two.name, two.consumer
-    )
+    return (grows[0], three[grows[0]] - two[grows[0]]) if grows else (None, 0)

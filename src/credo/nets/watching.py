@@ -17,7 +17,7 @@ from torch.func import functional_call
 from credo.core.inputs import Inputs, is_graph, leaves_of
 from credo.nets.calling import Parameters, arguments
 from credo.nets.checkpointing import Checkpointing, checkpointing_of
-from credo.nets.forward import Attribute
+from credo.nets.forward import HOOKS, Attribute
 from credo.nets.hidden_noise import NoiseWatch, looking
 from credo.nets.layer import LAYERS, TRANSPOSED, Layer, groups_of, layer_call
 from credo.nets.random_calls import DropKind, DropMode, DropRequest, average_mask
@@ -245,7 +245,9 @@ def _attributes(module: nn.Module) -> dict[Attribute, tuple[Any, Any]]:
     found = {}
     for path, part in module.named_modules():
         for name, value in vars(part).items():
-            if name not in _BOOKKEEPING:
+            if name in HOOKS and value:
+                found[Attribute(path, name, False)] = (tuple(value), value)
+            elif name not in _BOOKKEEPING:
                 found[Attribute(path, name, False)] = (_mark(value, _DEPTH), value)
         for name, value in part._buffers.items():
             if value is None:

@@ -79,6 +79,10 @@ class NetworkFunctions(Functions):
 
     @torch.no_grad()
     def __call__(self, x: Any) -> Tensor:
+        return self.differentiable(x)
+
+    def differentiable(self, x: Any) -> Tensor:
+        """The same outputs, through which gradients by the inputs pass back where x asks for them."""
         network, draws, device = self.model.network, len(self), self.variables.device
         if not isinstance(x, Tensor | TensorTree):
             x = inputs(x, "x", network.input_dtype).to(device)

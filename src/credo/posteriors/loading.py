@@ -143,7 +143,7 @@ def _model(data: Values, net: Net | None, trees: Trees) -> Model:
     made = _rebuilt(data["net"], trees) if net is None else net
     network = Network(made, dropout=_dropout(data["dropout"]), scaling=scaling_from(data))
     network = network.with_outputs(_output_rule(data.get("outputs")))
-    return Model(network, likelihood, prior)
+    return Model(network.without_noise() if data.get("noise_off") is True else network, likelihood, prior)
 
 
 def _output_rule(data: Values | str | None) -> OutputRule | HeadsRule:
@@ -210,7 +210,9 @@ def _completed(model: Model, data: Values) -> Model:
         model = model.with_network(model.network.with_scaling(scaling))
     if model.given_likelihood is None:
         model = model.with_likelihood(_part(Likelihood.registry, data["likelihood"]))
-    return model if change is None else model.with_network(model.network.with_dropout(change))
+    if change is not None:
+        model = model.with_network(model.network.with_dropout(change))
+    return model.with_network(model.network.without_noise()) if data.get("noise_off") is True else model
 
 
 def _settled(model: Model, saved: Likelihood) -> Model:

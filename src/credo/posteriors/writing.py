@@ -66,6 +66,7 @@ def describe(model: Model) -> dict[str, Any]:
         "parameters": {name: list(info.shape) for name, info in network.layout.items()},
         "buffers": {name: list(t.shape[1:]) for name, t in network.given().buffers.items()},
         "dropout": encode(network.dropout),
+        **({"noise_off": True} if network.noise_off else {}),
         "scaling": encode(network.scaling),
         "outputs": "a function" if callable(network.output_rule.path) else encode(network.output_rule),
         "likelihood": _described(model.likelihood),

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from torch import Tensor
 
-from credo.reports.style import BLUE, COLORS, GRAY, RED
+from credo.reports.style import BLACK, BLUE, COLORS, GRAY, GREEN, ORANGE, PURPLE, RED, SKY
 
 Array = NDArray[Any]
 
@@ -19,6 +20,8 @@ GAP = 1
 """Pixels between two images of a mosaic."""
 MARKERS = "osD^vPX*<>"
 """One for each class, so that no class is known by its color alone."""
+CLASS_COLORS = (BLUE, RED, GREEN, ORANGE, PURPLE, SKY, BLACK, GRAY)
+"""Those of the palette that small letters can be read in."""
 SHOWN_DIMENSIONS = 64
 """Latent dimensions in a figure, at most."""
 
@@ -72,7 +75,7 @@ def by_class(axes: Axes, points: Array, labels: Sequence[str] | None, axis: str)
     for i, name in enumerate(names):
         rows = np.array([labels is None or labels[k] == name for k in range(len(points))])
         marker, size = (f"${name}$", 26) if short else (MARKERS[i % len(MARKERS)], 9)
-        color = (*COLORS, GRAY)[i % 8]
+        color = CLASS_COLORS[i % len(CLASS_COLORS)]
         axes.scatter(
             points[rows, 0], points[rows, 1], c=color, s=size, marker=marker, alpha=0.8, linewidths=0, label=name
         )
@@ -87,10 +90,11 @@ def dimensions(axes: Axes, kl: Tensor, active: Tensor) -> None:
     """Nats that each latent dimension carries, the largest first, and whether it is active."""
     order = kl.argsort(descending=True)[:SHOWN_DIMENSIONS]
     values, used = kl[order].cpu().numpy(), active[order].cpu().numpy()
-    places = np.arange(len(values))
+    places = 1 + np.arange(len(values))
     axes.bar(places[used], values[used], color=BLUE, label=f"carries information ({int(active.sum())})")
     if not used.all():
         axes.bar(places[~used], values[~used], color=RED, hatch="///", label=f"idle ({int((~active).sum())})")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="latent dimension, the largest first", ylabel="KL to the prior (nats)")
     axes.legend()
 

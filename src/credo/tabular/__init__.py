@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from credo.tabular.costs import ActionCosts
     from credo.tabular.fitting import fit_table
+    from credo.tabular.label_curve import Labeling
+    from credo.tabular.labeling import label_table
     from credo.tabular.runs import TableRun, open_run
     from credo.tabular.saving import save_run
 
-__all__ = ["ActionCosts", "TableRun", "fit_table", "open_run", "save_run"]
+__all__ = ["ActionCosts", "Labeling", "TableRun", "fit_table", "label_table", "open_run", "save_run"]
 
-_HOMES = {"ActionCosts": "costs", "fit_table": "fitting", "TableRun": "runs", "open_run": "runs", "save_run": "saving"}
+_HOMES = {
+    "ActionCosts": "costs",
+    "fit_table": "fitting",
+    "label_table": "labeling",
+    "Labeling": "label_curve",
+    "TableRun": "runs",
+    "open_run": "runs",
+    "save_run": "saving",
+}
 
 
 def __getattr__(name: str) -> Any:

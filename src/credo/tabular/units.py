@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from credo.calibration import MappedPredictive
 from credo.core.trees import map_tensors
 from credo.data.scaling import mean_and_scale
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, NumericLikelihood, Standardized
@@ -41,6 +42,8 @@ def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[n
         scale: what each target was divided by, (D,).
     """
     likelihood = prediction.likelihood
+    if isinstance(prediction, MappedPredictive) or getattr(prediction, "conformal", None) is not None:
+        raise TypeError("a calibrated prediction cannot be converted to other units: calibrate it in these units")
     if not isinstance(likelihood, Gaussian | LearnedGaussian | HeteroscedasticGaussian):
         raise TypeError(f"only Gaussian predictions can be converted to other units, got {type(likelihood).__name__}")
     units = Standardized(likelihood, tuple(map(float, mean)), tuple(map(float, scale)))

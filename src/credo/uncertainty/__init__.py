@@ -16,6 +16,7 @@ from credo.uncertainty.scores import (
     total_stddev,
     variation_ratio,
 )
+from credo.uncertainty.sensitivity import doubt_gradient
 
 __all__ = [
     "Alarm",
@@ -24,6 +25,7 @@ __all__ = [
     "Familiarity",
     "NearestNeighbors",
     "disagreement",
+    "doubt_gradient",
     "energy",
     "entropy",
     "expected_entropy",

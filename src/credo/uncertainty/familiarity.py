@@ -23,6 +23,7 @@ def disagreement(prediction: Predictive) -> Tensor:
     Reference: M. Hein, M. Andriushchenko, J. Bitterwolf, "Why ReLU networks yield high-confidence predictions far away
         from the training data", 2019, https://arxiv.org/abs/1812.05720
     """
+    check_rows(prediction)
     if not isinstance(prediction, ClassPredictive):
         return prediction.epistemic.double().sum(-1).sqrt()
     logits = prediction.draws.double()
@@ -30,6 +31,15 @@ def disagreement(prediction: Predictive) -> Tensor:
         logits = logits - logits.mean(-1, keepdim=True)  # a constant added to all logits changes nothing
     apart = logits - prediction.average(logits)
     return prediction.average(apart.square()).mean(-1).sqrt()
+
+
+def check_rows(prediction: Predictive) -> None:
+    """Refuse outputs with positions, of which each has a doubt of its own."""
+    if prediction.likelihood.event_axes > 1:
+        raise ValueError(
+            "the outputs have positions (pixels, tokens), and a score is one number for each input: take that of "
+            "prediction.rows(), one for each position, and say how positions add up"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.predictive import ClassPredictive, Predictive
-from credo.uncertainty.familiarity import disagreement
+from credo.uncertainty.familiarity import check_rows, disagreement
 
 
 class Doubt(StrEnum):
@@ -28,6 +28,7 @@ class Doubt(StrEnum):
 
 def maximum_probability(prediction: ClassPredictive) -> Tensor:
     """1 - max_k p_k of the mixture, (B,); of D separate answers the largest doubt."""
+    check_rows(prediction)
     probs = prediction.probs.double()
     if prediction.likelihood.exclusive:
         return 1.0 - probs.amax(-1)
@@ -54,6 +55,7 @@ def variation_ratio(prediction: ClassPredictive) -> Tensor:
 
     Reference: L. C. Freeman, "Elementary applied statistics", 1965.
     """
+    check_rows(prediction)
     _check_exclusive(prediction, "variation_ratio")
     votes = torch.nn.functional.one_hot(prediction.draws.argmax(-1), prediction.draws.shape[-1]).double()
     return 1.0 - prediction.average(votes).amax(-1)
@@ -64,6 +66,7 @@ def total_stddev(prediction: ClassPredictive) -> Tensor:
 
     The measure of the week-8 lecture of Sick, Brändli and Dürr.
     """
+    check_rows(prediction)
     return prediction.epistemic.double().sum(-1).sqrt()
 
 
@@ -72,12 +75,14 @@ def energy(prediction: ClassPredictive) -> Tensor:
 
     Reference: W. Liu et al., "Energy-based out-of-distribution detection", 2020, https://arxiv.org/abs/2010.03759
     """
+    check_rows(prediction)
     _check_exclusive(prediction, "energy")
     return -prediction.average(torch.logsumexp(prediction.draws.double(), -1))
 
 
 def stddev(prediction: Predictive) -> Tensor:
     """Standard deviation of the target, (B,), of several targets the root of the summed variances."""
+    check_rows(prediction)
     return prediction.variance.double().sum(-1).sqrt()
 
 
@@ -94,6 +99,8 @@ _SCORES: dict[Doubt, Callable[..., Tensor]] = {
 }
 OF_CLASSES = (Doubt.MAXIMUM_PROBABILITY, Doubt.VARIATION_RATIO, Doubt.TOTAL_STDDEV, Doubt.ENERGY)
 """Scores that need a distribution over classes."""
+PER_DRAW = (Doubt.MAXIMUM_PROBABILITY, Doubt.ENTROPY, Doubt.ENERGY)
+"""Scores that a single draw has too."""
 
 
 def score(prediction: Predictive, name: Doubt | str = Doubt.ENTROPY) -> Tensor:
@@ -110,14 +117,30 @@ def score(prediction: Predictive, name: Doubt | str = Doubt.ENTROPY) -> Tensor:
     return _SCORES[chosen](prediction)
 
 
-def per_draw(prediction: ClassPredictive) -> Tensor:
-    """Entropy in nats of each draw on its own, (S, B): how unsure each drawn network is."""
+def per_draw(prediction: ClassPredictive, name: Doubt | str = Doubt.ENTROPY) -> Tensor:
+    """A measure of doubt of each draw on its own, (S, B): how unsure each drawn network is.
+
+    Args:
+        prediction: over classes.
+        name: maximum probability, entropy or energy; the others are a matter of several draws.
+    """
+    if name not in PER_DRAW:
+        raise ValueError(f"{name} is no measure of a single draw: take one of {', '.join(PER_DRAW)}")
+    check_rows(prediction)
+    if Doubt(name) is Doubt.ENERGY:
+        _check_exclusive(prediction, "energy")
+        return -torch.logsumexp(prediction.draws.double(), -1)
+    exclusive = prediction.likelihood.exclusive
+    if Doubt(name) is Doubt.MAXIMUM_PROBABILITY:
+        probs = prediction.likelihood.mean(prediction.draws, prediction.params).double()
+        return 1.0 - probs.amax(-1) if exclusive else torch.minimum(probs, 1.0 - probs).amax(-1)
     each = prediction.likelihood.entropy(prediction.draws, prediction.params).double()
-    return each if prediction.likelihood.exclusive else each.sum(-1)
+    return each if exclusive else each.sum(-1)
 
 
 def _per_input(prediction: Predictive, values: Tensor) -> Tensor:
     """(B,): separate targets add up."""
+    check_rows(prediction)
     single = isinstance(prediction, ClassPredictive) and prediction.likelihood.exclusive
     return values.double() if single else values.double().sum(-1)
 

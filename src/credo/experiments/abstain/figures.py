@@ -33,6 +33,6 @@ def draw(folder: Path, found: Mapping[str, AbstainResult]) -> Figure:
             axes.set_xlim(left=0.0)
     caption = (
         f"One dot for each split and network; right of the dashed line the promise of at most {RISK:.0%} is broken. "
-        "Tested thresholds stay left of it; the plain ones lie on both sides, or beyond."
+        "Tested thresholds stay left of it; the plain empirical one lies on both sides."
     )
     return Figure("abstain.png", caption)

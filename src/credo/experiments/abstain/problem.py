@@ -41,7 +41,7 @@ class AbstainSettings:
 
 SETTINGS = {
     Size.QUICK: AbstainSettings(2_000, 2_000, 2, 2, 5, 10),
-    Size.FULL: AbstainSettings(10_000, 5_000, 5, 3, 10, 30),
+    Size.FULL: AbstainSettings(5_000, 5_000, 5, 3, 10, 15),
 }
 RISK = 0.03
 ERRORS = (0.001, 0.1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 
 from credo.experiments.bandit_mushroom.problem import GREEDY, ROUNDS, SHORT
@@ -17,9 +17,13 @@ Found = Mapping[str, BanditResult]
 
 
 def share(result: BanditResult, rounds: int = SHORT) -> list[float]:
-    """Regret up to a round, in per cent of that of pulling any arm, for each trial."""
-    place = bisect_right(result.rounds, rounds) - 1
-    return [100.0 * trial[place] / (UNIFORM * result.rounds[place]) for trial in result.regret]
+    """Regret up to a round, in per cent of that of pulling any arm, for each trial; linear between kept rounds."""
+    after = min(bisect_left(result.rounds, rounds), len(result.rounds) - 1)
+    before = max(0, after - 1)
+    step = result.rounds[after] - result.rounds[before]
+    part = (min(rounds, result.rounds[after]) - result.rounds[before]) / step if step else 1.0
+    each = (trial[before] + part * (trial[after] - trial[before]) for trial in result.regret)
+    return [100.0 * regret / (UNIFORM * min(rounds, result.rounds[after])) for regret in each]
 
 
 def numbers(found: Found) -> dict[str, float]:

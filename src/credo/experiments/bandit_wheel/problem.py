@@ -17,7 +17,7 @@ TRIALS = {Size.QUICK: 2, Size.FULL: 5}
 HIDDEN = (100, 100)
 STEPS: Mapping[str, Any] = {"epochs": 1, "learning_rate": 3e-3, "batch_size": 128}
 REFITS = Refits(every=50, growth=0.1, rows=100 * 128)
-TOGETHER = 50
+TOGETHER = 200
 
 
 @dataclass(frozen=True)

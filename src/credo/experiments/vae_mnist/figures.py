@@ -127,7 +127,7 @@ def latent_map(folder: Path, found: Trained, seed: int) -> Figure:
         right.set_title(f"t-SNE of {found.main.latent} latent dimensions")
     return Figure(
         "latent.png",
-        "Means of q(z | x) of test images by class. No label was used in training: classes separate anyway.",
+        "Means of q(z | x) of test images by class. No label was used in training: they separate anyway.",
     )
 
 

@@ -101,6 +101,12 @@ class ConcreteDropout(GradientAscent[ConcreteState]):
         sites = sites_of(model.network, x)
         if any(site.alpha for site in sites):
             raise ValueError("the network has alpha dropout, whose rate cannot be learned here: use nn.Dropout instead")
+        others = [site.name for site in sites if site.has_own_meaning]
+        if others:
+            raise ValueError(
+                f"the network fills a mask of its own at {', '.join(others)}, in which ones are the exception (drop "
+                "block): its rate is no rate of dropout, and cannot be learned here"
+            )
         unconsumed = [site.name for site in sites if site.consumer is None]
         if unconsumed:
             notes = (

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from credo.core.checks import check_positive, check_rate, is_number, one_of
+from credo.core.checks import check_at_least, check_positive, check_rate, is_number, one_of
 from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Variables
@@ -52,6 +52,8 @@ class MCDropout(GradientAscent[PointState]):
             elsewhere, `Drops.UNITS` single entries everywhere, `Drops.WEIGHTS` single weights of all layers
             (DropConnect); or their names.
         length_scale: l of the prior N(0, 1 / l^2) of all weights; None for the model's own prior.
+        repeats: how often each example comes in a batch, each time with another mask: the gradient has the same mean
+            and less noise, for as many times the cost of a step.
 
     Examples:
         >>> import torch, credo
@@ -61,6 +63,7 @@ class MCDropout(GradientAscent[PointState]):
         (torch.Size([50, 20, 1]), torch.Size([1, 20, 1]))
 
     Reference: Y. Gal, Z. Ghahramani, "Dropout as a Bayesian approximation", 2016, https://arxiv.org/abs/1506.02142;
+        repeated examples: E. Hoffer et al., "Augment your batch", 2020, https://arxiv.org/abs/1901.09335;
         L. Wan et al., "Regularization of neural networks using DropConnect", 2013,
         https://proceedings.mlr.press/v28/wan13.html
     """
@@ -70,6 +73,7 @@ class MCDropout(GradientAscent[PointState]):
     rate: DropoutRate | None = None
     drops: Drops = Drops.CHANNELS
     length_scale: float | None = None
+    repeats: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drops", one_of("drops", self.drops, Drops))
@@ -77,6 +81,12 @@ class MCDropout(GradientAscent[PointState]):
         super().__post_init__()
         if self.length_scale is not None:
             check_positive("length_scale", self.length_scale)
+        check_at_least("repeats", self.repeats, 1)
+        if self.repeats > 1 and self.drops is Drops.WEIGHTS:
+            raise ValueError(
+                f"repeats={self.repeats} gives each example several masks, and dropped weights are the same for a "
+                "whole batch: use Drops.CHANNELS or Drops.UNITS, or repeats=1"
+            )
 
     def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         model = with_length_scale(model, self.length_scale)
@@ -97,6 +107,7 @@ class MCDropout(GradientAscent[PointState]):
     def step(self, target: Target, state: PointState, batch: Batch, tick: Tick) -> tuple[PointState, Info]:
         params = leaves_of(state.variables.params)
         variables = Variables(params, state.variables.buffers)
+        batch = batch.repeated(self.repeats)
         each = target.training_log_likelihood(variables, batch, tick.rng)
         sites = target.model.network.trace(variables, batch.example).sites
         keeps = keep_of_weights(sites, [1.0 - site.rate for site in sites])

@@ -15,7 +15,6 @@ from credo.core.inputs import Inputs
 from credo.core.trees import Layout, ParameterInfo, Params, Variables, ravel, unravel
 from credo.kernels import ValueAndGradient
 from credo.methods.base import Method, StateT
-from credo.methods.mcmc.training_noise import without_noise
 from credo.model import LIKELIHOOD_PREFIX, Batch, Model, Target
 
 
@@ -24,10 +23,11 @@ class WholeDataMethod(Method[StateT], ABC):
 
     batch_size = None
     whole_data: ClassVar[bool] = True
+    noise_off: ClassVar[bool] = True
 
     def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
         refuse_running_statistics(model, type(self).__name__)
-        return without_noise(model, x)
+        return model, ()
 
 
 @dataclass(frozen=True)

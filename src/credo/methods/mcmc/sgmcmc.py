@@ -19,7 +19,6 @@ from credo.core.schedules import Cyclical
 from credo.core.trees import Params, Variables
 from credo.methods.ascent import leaves_of, per_example_gradient
 from credo.methods.base import Info, SampledStates, Sampler, Tick
-from credo.methods.mcmc.training_noise import without_noise
 from credo.model import Batch, Model, Target
 from credo.posteriors import Chains, Posterior
 
@@ -81,6 +80,8 @@ class StochasticSampler(Sampler[StochasticState]):
         preconditioner: step sizes by weight; None for the same everywhere.
     """
 
+    noise_off: ClassVar[bool] = True
+
     epochs: int = 200
     learning_rate: float = 1e-2
     batch_size: int | None = 128
@@ -127,8 +128,7 @@ class StochasticSampler(Sampler[StochasticState]):
         return step in _draw_steps(self, total)
 
     def prepare(self, model: Model, x: Inputs) -> tuple[Model, tuple[str, ...]]:
-        model, off = without_noise(model, x)
-        network, notes = model.network, [*off]
+        network, notes = model.network, list[str]()
         if any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in network.module.modules()):
             notes.append(
                 "batch norm sees one batch at a time, so the chains follow a density that changes from step to step; "
