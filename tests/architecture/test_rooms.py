@@ -25,7 +25,7 @@ LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
 MEASURES = {"uncertainty", "metrics", "diagnostics"}
-TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "imaging"}
+TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "imaging", "vision"}
 APPLIED = CORE | MEASURES | {"exact", "decide", "generative"} | TABLES_AND_PAGES
 ROOT = "credo"
 """The package itself: what `import credo` and names from its face come from."""
@@ -54,6 +54,7 @@ ROOMS: dict[str, set[str]] = {
     "reports": GROUND | MEASURES | {"predictive", "posteriors", "evaluation", "loop"},
     "imaging": CORE | {"data", "generative", "metrics", "reports"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
+    "vision": CORE | {"data", "decide", "evaluation", "reports", "uncertainty", "tabular"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
     "cli": APPLIED | {"experiments", ROOT},
@@ -68,6 +69,7 @@ FOREIGN: dict[str, set[str]] = {
     "data": BARE | TABLES,
     "evaluation": BARE | TABLES,
     "tabular": BARE | TABLES,
+    "vision": BARE | TABLES,
     "imaging": BARE | {"sklearn", "matplotlib", "jinja2"},
     "estimators": BARE | TABLES,
     "reports": BARE | {"matplotlib", "rich", "jinja2"},

@@ -173,7 +173,7 @@ def half_done(command: Command, arguments: tuple[object, ...], monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("credo.tabular.saving.save_run", stop)
+        patch.setattr("credo.tabular.fitting.save_run", stop)
         assert command(*arguments).exit_code == 130
     assert Path("run.training").is_dir()
 

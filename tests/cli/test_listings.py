@@ -18,14 +18,16 @@ from typer.testing import Result
 
 import credo.methods
 from credo.cli import methods
-from credo.cli.commands import COMMANDS, COMPARED, DATA_SETS, METHODS, PROBLEMS, SUBCOMMANDS, experiments
+from credo.cli.commands import COMMANDS, SUBCOMMANDS
 from credo.cli.methods import IN_PYTHON, entries
+from credo.cli.options import COMPARED, DATA_SETS, METHODS, NETWORKS, PROBLEMS, experiments
 from credo.data.sets import FOLDER, available
 from credo.experiments import registry
 from credo.experiments.judge.problem import CANDIDATES, CONTESTS, FULL_DRAWS, QUICK_DRAWS
 from credo.tabular.predictions import RISK
 from credo.tabular.recipes import RECIPES
 from credo.tabular.training import COOLING
+from credo.vision import recipes as vision_recipes
 
 Command = Callable[..., Result]
 
@@ -135,7 +137,8 @@ def test_every_command_explains_itself_with_an_example(command: Command, name: s
 
 def test_the_names_in_the_help_are_those_of_the_modules() -> None:
     """The help has them as plain words, so that it need not load what knows them."""
-    assert tuple(RECIPES) == METHODS
+    assert tuple(RECIPES) == METHODS == vision_recipes.METHODS
+    assert tuple(vision_recipes.NETWORKS) == NETWORKS
     assert tuple(entry.name for entry in CANDIDATES) == COMPARED
     assert tuple(CONTESTS) == PROBLEMS
     assert tuple(line.name for line in available()) == DATA_SETS

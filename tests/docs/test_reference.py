@@ -33,6 +33,7 @@ ROOMS = (
     "imaging",
     "decide",
     "tabular",
+    "vision",
     "estimators",
 )
 

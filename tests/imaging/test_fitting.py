@@ -14,8 +14,8 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from credo.cli.commands import PIXEL_LIKELIHOODS
 from credo.cli.main import app
+from credo.cli.options import PIXEL_LIKELIHOODS
 from credo.core.storage import StorageError
 from credo.data.sets import load
 from credo.imaging import ImageRun, fit_images, open_image_run

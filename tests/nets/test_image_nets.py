@@ -124,6 +124,18 @@ def test_fresh_weights_of_a_residual_network_keep_the_size_of_signals():
     )  # 576 numbers: four standard errors
 
 
+@pytest.mark.parametrize("make", [lambda: CNN(3, 10, 32), lambda: LeNet5()])
+def test_fresh_weights_without_a_norm_are_those_of_glorot(make):
+    with credo.Stream(0).borrowed_global():
+        net = make()
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear) and layer.weight.numel() > 2_000:
+            area = layer.weight[0, 0].numel()
+            most = (6 / (area * (layer.weight.shape[0] + layer.weight.shape[1]))) ** 0.5
+            assert layer.weight.detach().abs().max().item() == pytest.approx(most, rel=0.01)  # of 2,000 uniform numbers
+            assert not layer.bias.detach().any()
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [

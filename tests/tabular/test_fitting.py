@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 
 import credo
+from credo.core.folders import SavedElsewhereError
 from credo.core.record import Record
 from credo.core.storage import StorageError
 from credo.data import Task
 from credo.posteriors import Draws
-from credo.tabular import TableRun, fit_table, open_run, saving, training
+from credo.tabular import TableRun, fit_table, fitting, open_run, saving, training
 from credo.tabular.loading import LoadedTable
 from credo.tabular.runs import FILES
-from credo.tabular.saving import SavedElsewhereError
 from credo.tabular.training import ValidationPoint
 
 
@@ -103,7 +103,7 @@ def test_a_folder_that_fails_in_the_end_does_not_lose_the_run(
             raise StorageError(f"{folder} cannot be written (the disk is full)")
         return plain(run, folder)
 
-    monkeypatch.setattr(saving, "save_run", full)
+    monkeypatch.setattr(fitting, "save_run", full)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(SavedElsewhereError, match=r"the disk is full.*was saved to") as caught:
         fit_table(whole, "y", epochs=2, out=out)

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from credo.core.folders import check_folder
 from credo.core.storage import StorageError
 from credo.reports.words import training_words
 from credo.tabular import TableRun, open_run, save_run
 from credo.tabular.runs import EVALUATION, FILES, TABLE
-from credo.tabular.saving import check_folder
 
 
 def write(folder: Path, fitted: TableRun) -> Path:
@@ -123,7 +123,7 @@ def test_a_folder_that_may_not_be_written_is_found_out_first(tmp_path: Path) -> 
 
 
 def test_a_full_disk_is_found_out_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("credo.tabular.saving.MINIMUM_FREE", 2**80)
+    monkeypatch.setattr("credo.core.folders.MINIMUM_FREE", 2**80)
     with pytest.raises(StorageError, match="full"):
         check_folder(tmp_path / "run", force=False)
 

@@ -6,58 +6,42 @@ function of the same arguments, is loaded when the command runs.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from importlib.resources import files
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from credo.cli.label_command import label
-from credo.cli.options import Json, Quiet, RunFolder, Seed, do_work
-from credo.data import Task
-
-METHODS = ("ensemble", "map", "dropout", "vi")
-"""Methods of `credo fit`."""
-COMPARED = (
-    "map",
-    "ensemble",
-    "laplace",
-    "swag",
-    "vi",
-    "dropout",
-    "concrete",
-    "sgld",
-    "sghmc",
-    "mclmc",
-    "metropolis",
-    "importance",
+from credo.cli.options import (
+    COMPARED,
+    DATA_SETS,
+    METHODS,
+    NETWORKS,
+    PIXEL_LIKELIHOODS,
+    PROBLEMS,
+    STDOUT,
+    Json,
+    Quiet,
+    RunFolder,
+    Seed,
+    experiments,
 )
-"""Methods of `credo compare`."""
-PROBLEMS = ("sine", "moons")
-"""Problems of `credo compare`."""
-IN_SCIKIT_LEARN = ("diabetes", "wine", "breast-cancer", "digits")
-GENERATED = ("sine", "gap", "varying-noise", "two-moons", "blobs")
-IN_FILES = ("mnist", "fashion-mnist", "cifar10", "notmnist", "mushroom")
-UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power-plant", "protein", "wine-quality-red", "yacht")
-DATA_SETS = (*IN_SCIKIT_LEARN, *GENERATED, *IN_FILES, *(f"uci-{name}" for name in UCI))
-"""Data sets of `credo data`."""
-PIXEL_LIKELIHOODS = ("auto", "bernoulli", "binarized", "continuous-bernoulli", "cross-entropy", "gaussian")
-"""Likelihoods of `credo vae`."""
-STDOUT = Path("-")
-"""What a user writes for the standard output."""
-
-
-def experiments() -> list[str]:
-    """The experiments there are, by their folders."""
-    folders = files("credo.experiments").iterdir()
-    return sorted(f.name.replace("_", "-") for f in folders if f.joinpath("claims.toml").is_file())
+from credo.data import Task
 
 
 def fit(
-    table: Annotated[Path, typer.Argument(help="A CSV file (any separator, gzipped or not) or a Parquet file.")],
-    target: Annotated[str, typer.Option("--target", "-t", help="Name of the column to predict.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV file (any separator, gzipped or not), a Parquet file, or a folder that has a folder of images "
+            "for each class."
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="Name of the column to predict.", show_default="tables need it")
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -73,7 +57,7 @@ def fit(
             show_default="decided by the target",
         ),
     ] = None,
-    test: Annotated[float, typer.Option(help="Part of the rows that is held out to judge the result.")] = 0.2,
+    test: Annotated[float, typer.Option(help="Part of the rows or images that is held out to judge the result.")] = 0.2,
     seed: Seed = 0,
     epochs: Annotated[
         int | None,
@@ -81,7 +65,7 @@ def fit(
             min=1,
             metavar="<int>",
             help="At most so many passes over the data; 30 % more, with a falling learning rate (cooling), follow "
-            "where they help. For vi: exactly so many.",
+            "where they help. For vi and for images: exactly so many.",
             show_default="as many as help",
         ),
     ] = None,
@@ -94,16 +78,37 @@ def fit(
             show_default="every row counts as one",
         ),
     ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(help=f"Images: {', '.join(NETWORKS)}.", show_default="cnn", autocompletion=lambda: [*NETWORKS]),
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="<int>", help="Images: height and width to learn from.", show_default="that of most, 16 to 64"
+        ),
+    ] = None,
+    flip: Annotated[bool, typer.Option("--flip", help="Images: a mirrored image is of the same class.")] = False,
+    false_alarms: Annotated[
+        float | None,
+        typer.Option(help="Images: part of ordinary ones for which the alarm may ring.", show_default="0.05"),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Images: where to compute, such as cuda.", show_default="cpu")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
     json_wanted: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Learn from a table, and say how far the predictions can be trusted.
+    """Learn from a table or a folder of images, and say how far the predictions can be trusted.
 
     Finds out what the columns are, holds some rows out, trains a neural network with error bars, judges it by the
     held-out rows, and writes a folder with the posterior and a report for people (report.html). Ctrl-C loses nothing:
     the same command with --resume continues where it stopped, to the same numbers.
+
+    Of a folder such as photos, with photos/cat and photos/dog in it, it learns to tell cats from dogs, and chooses when
+    an image that is neither rings the alarm. This needs Pillow: pip install 'credo[images]'.
 
     Exit code: 0 done, 1 it could not be done, 2 something in the command or the file must change, 130 interrupted.
 
@@ -115,14 +120,19 @@ def fit(
 
         credo fit survey.csv -t income --weights weight
 
+        credo fit photos --out photos-run
+
         credo fit wine.csv -t quality --task classification --json --quiet
     """
-    do_work("fit", **locals())
+    _run("fit", **locals())
 
 
 def predict(
     run: RunFolder,
-    table: Annotated[Path, typer.Argument(help="A CSV or Parquet file with the columns of the training table.")],
+    table: Annotated[
+        list[Path],
+        typer.Argument(help="A CSV or Parquet file with the columns of the training table; image files, or folders."),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write; - for the standard output.")] = STDOUT,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     risk: Annotated[float, typer.Option(help="Classes: part of mistakes among decided rows that you accept.")] = 0.05,
@@ -141,7 +151,7 @@ def predict(
         bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and the predictions).")
     ] = False,
 ) -> None:
-    """Predict new rows with error bars, and flag those unlike the training data.
+    """Predict new rows or images with error bars, and flag those unlike the training data.
 
     Numbers: mean, stddev, lower, upper, epistemic, aleatoric (variances that add up to stddev squared).
 
@@ -155,11 +165,17 @@ def predict(
     about any of them, which happens to 1 in n + 1 ordinary rows), and where a cell is infinite, or is missing or cannot
     be read in a column that was complete in training.
 
+    Images: file, label, its probability, doubt (an entropy in nats), alarm, and why it rings: unsure, unlike the
+    training images, not readable. Then a probability for each class, epistemic, aleatoric, and distance to the training
+    images.
+
     Exit code: 0 done, 1 it could not be done, 2 something in the command or the files must change.
 
     Examples:
 
         credo predict run new.csv -o predictions.csv
+
+        credo predict photos-run new-photos more/1.jpg -o answers.csv
 
         credo predict run new.csv --level 0.8 --with-inputs > predictions.csv
 
@@ -167,7 +183,7 @@ def predict(
 
         credo predict run new.csv --risk 0.01 --json | jq '.[] | select(.abstain)'
     """
-    do_work("predict", **locals())
+    _run("predict", **locals())
 
 
 def report(run: RunFolder, json_wanted: Json = False, quiet: Quiet = False) -> None:
@@ -181,7 +197,7 @@ def report(run: RunFolder, json_wanted: Json = False, quiet: Quiet = False) -> N
 
         credo report run --json
     """
-    do_work("report", **locals())
+    _run("report", **locals())
 
 
 def methods(json_wanted: Json = False) -> None:
@@ -193,7 +209,7 @@ def methods(json_wanted: Json = False) -> None:
 
         credo methods
     """
-    do_work("methods", **locals())
+    _run("methods", **locals())
 
 
 def demo(
@@ -208,7 +224,7 @@ def demo(
 
         credo demo --out runs/demo
     """
-    do_work("demo", **locals())
+    _run("demo", **locals())
 
 
 def compare(
@@ -252,7 +268,7 @@ def compare(
 
         credo compare diabetes.csv --target progression --quick
     """
-    do_work("compare", **locals())
+    _run("compare", **locals())
 
 
 def reproduce(
@@ -283,7 +299,7 @@ def reproduce(
 
         credo reproduce coin --out runs/coin --seed 3 --json
     """
-    do_work("reproduce", **locals())
+    _run("reproduce", **locals())
 
 
 def vae(
@@ -324,7 +340,7 @@ def vae(
 
         credo vae mnist.npz --likelihood binarized
     """
-    do_work("vae", **locals())
+    _run("vae", **locals())
 
 
 def data() -> None:
@@ -342,7 +358,7 @@ def data() -> None:
 
 def data_list(json_wanted: Json = False) -> None:
     """Every data set there is, and whether it is available."""
-    do_work("data", "list_all", **locals())
+    _run("data", "list_all", **locals())
 
 
 def data_get(
@@ -355,7 +371,7 @@ def data_get(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Write a data set to a file: tables as CSV, images as npz."""
-    do_work("data", "get", **locals())
+    _run("data", "get", **locals())
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -366,18 +382,6 @@ SUBCOMMANDS: dict[str, Callable[..., None]] = {"list": data_list, "get": data_ge
 """Those of `credo data`."""
 
 
-def flowing(command: Callable[..., None]) -> str:
-    """Help whose paragraphs are broken by the terminal alone; indented lines, which are examples, stay as they are.
-
-    Examples:
-        >>> def fit():
-        ...     '''One
-        ...     two.
-        ...
-        ...         credo fit
-        ...     '''
-        >>> flowing(fit)
-        'One two.\\n\\n    credo fit'
-    """
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs)
+def _run(module: str, function: str = "run", /, **arguments: Any) -> None:
+    """Do the work of a command."""
+    getattr(import_module(f"credo.cli.{module}"), function)(**arguments)

@@ -8,9 +8,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from credo.cli.commands import COMPARED
 from credo.cli.console import answers, plain_warnings, progress, remarks, tell
 from credo.cli.main import INTERRUPTED, complain
+from credo.cli.options import COMPARED
 from credo.core.storage import StorageError, write_folder
 from credo.core.threads import one_thread
 from credo.experiments.base import Figure, Size

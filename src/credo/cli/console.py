@@ -7,7 +7,7 @@ import sys
 import textwrap
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from credo.cli.commands import STDOUT
+from credo.cli.options import STDOUT
 from credo.core.storage import StorageError
+from credo.evaluation.values import Evaluation
+from credo.reports import words
 from credo.reports.progress import Progress
 
 
@@ -65,6 +67,28 @@ def folded(text: str, width: int, hang: int = 0) -> list[str]:
         break_on_hyphens=False,
     )
     return [line.removeprefix(space) if number else line for number, line in enumerate(paragraph.wrap(text))] or [""]
+
+
+STYLES = {"good": "green", "fair": "yellow", "poor": "bold red"}
+
+
+def say_evaluation(console: Console, evaluation: Evaluation, said: Callable[[str], str] = str) -> None:
+    """What held-out rows say, and every check.
+
+    Args:
+        console: where to.
+        evaluation: of the rows.
+        said: what becomes of each sentence.
+    """
+    console.print()
+    for sentence in words.summary(evaluation):
+        tell(console, said(sentence))
+    console.print()
+    for check in evaluation.checks:
+        mark = Text(f"{check.rating:>6}  ", STYLES[check.rating])
+        tell(console, mark + Text(said(check.question), "bold") + Text(f" {said(check.answer)}"), hang=8)
+    console.print()
+    console.print(words.verdict_line(evaluation), markup=False, soft_wrap=True)
 
 
 @contextmanager

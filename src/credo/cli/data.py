@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from credo.cli.commands import STDOUT
 from credo.cli.console import answers, progress, remarks, write
+from credo.cli.options import STDOUT
 from credo.core.storage import StorageError
 from credo.data.sets import DataSet, available, load
 from credo.reports.tables import Table, terminal_table

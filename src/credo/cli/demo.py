@@ -32,7 +32,7 @@ def run(out: Path, seed: int) -> None:
     _step(console, f"credo fit {table} --target {whole.target} --out {run} --seed {seed}")
     commands.fit(table, whole.target, out=run, seed=seed, force=True)
     _step(console, f"credo predict {run} {new} --out {predictions}")
-    commands.predict(run, new, predictions)
+    commands.predict(run, [new], predictions)
     shown = pd.read_csv(predictions).round(1).to_string(index=False)
     console.print(shown, markup=False, soft_wrap=True)
     console.print(f"The last row of {new} is absurd: every measurement is far beyond any patient's.", soft_wrap=True)

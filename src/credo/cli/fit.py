@@ -1,32 +1,89 @@
-"""`credo fit`: a table in, a posterior with a report out."""
+"""`credo fit`: a table or a folder of images in, a posterior with a report out."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from credo.cli.console import answers, plain_warnings, progress, remarks, tell
+from credo.cli import images
+from credo.cli.console import answers, plain_warnings, progress, remarks, say_evaluation, tell
 from credo.cli.main import FAILED, INTERRUPTED, complain
+from credo.core.folders import SavedElsewhereError, UnsavedError
 from credo.core.status import Status
 from credo.data import Task
 from credo.evaluation.values import Evaluation
-from credo.reports import words
 from credo.tabular.fitting import fit_table
 from credo.tabular.loading import LoadedTable
 from credo.tabular.runs import TableRun
-from credo.tabular.saving import SavedElsewhereError, UnsavedError
 from credo.tabular.training import ValidationPoint
-
-STYLES = {"good": "green", "fair": "yellow", "poor": "bold red"}
 
 
 def run(
+    table: Path,
+    target: str | None,
+    method: str,
+    out: Path,
+    task: Task | None,
+    test: float,
+    seed: int,
+    epochs: int | None,
+    drop: list[str] | None,
+    weights: str | None,
+    network: str | None,
+    size: int | None,
+    flip: bool,
+    false_alarms: float | None,
+    device: str | None,
+    resume: bool,
+    force: bool,
+    json_wanted: bool,
+    quiet: bool,
+) -> None:
+    """The work of `credo fit`."""
+    of_tables = {"--target": target, "--task": task, "--drop": drop or None, "--weights": weights}
+    of_images: dict[str, object] = {"--network": network, "--size": size, "--flip": flip or None}
+    of_images |= {"--false-alarms": false_alarms, "--device": device}
+    if table.is_dir():
+        _refuse(of_tables, f"is for tables, and {table} is a folder: it is read as images by class")
+        images.run(
+            table,
+            method=method,
+            out=out,
+            test=test,
+            seed=seed,
+            epochs=epochs,
+            network=network or "cnn",
+            size=size,
+            flip=flip,
+            false_alarms=0.05 if false_alarms is None else false_alarms,
+            device=device or "cpu",
+            resume=resume,
+            force=force,
+            json_wanted=json_wanted,
+            quiet=quiet,
+        )
+        return
+    _refuse(of_images, f"is for a folder of images, and {table} is none")
+    if target is None and table.exists():
+        raise ValueError(f"name the column of {table} that is to be predicted: --target COLUMN")
+    _of_table(
+        table, target or "", method, out, task, test, seed, epochs, drop, weights, resume, force, json_wanted, quiet
+    )
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"{given[0]} {why}")
+
+
+def _of_table(
     table: Path,
     target: str,
     method: str,
@@ -42,7 +99,6 @@ def run(
     json_wanted: bool,
     quiet: bool,
 ) -> None:
-    """The work of `credo fit`."""
     notes, said = remarks(quiet), answers(quiet or json_wanted)
     failure = None
 
@@ -118,15 +174,7 @@ def _say_what_was_found(console: Console, loaded: LoadedTable) -> None:
 
 def _say_the_verdict(console: Console, run: TableRun) -> None:
     evaluation: Evaluation = run.evaluation
-    console.print()
-    for sentence in words.summary(evaluation):
-        tell(console, sentence)
-    console.print()
-    for check in evaluation.checks:
-        mark = Text(f"{check.rating:>6}  ", STYLES[check.rating])
-        tell(console, mark + Text(check.question, "bold") + Text(f" {check.answer}"), hang=8)
-    console.print()
-    console.print(words.verdict_line(evaluation), markup=False, soft_wrap=True)
+    say_evaluation(console, evaluation)
     console.print(f"Report:  {run.report}", markup=False, soft_wrap=True)
     console.print(f"Predict: credo predict {run.folder} new.csv -o predictions.csv", markup=False, soft_wrap=True)
 

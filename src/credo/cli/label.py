@@ -6,16 +6,18 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from credo.cli.console import answers, plain_warnings, remarks, tell
+from credo.cli.console import answers, plain_warnings, progress, remarks, tell
 from credo.data import Task
 from credo.reports.learning_curve import draw_learning_curve
 from credo.reports.tables import Table, terminal_table
 from credo.tabular.label_curve import Labeling
 from credo.tabular.label_session import LABELS, TO_LABEL
 from credo.tabular.labeling import label_table
+from credo.vision.labeling import label_images
 
 CURVE = "curve.png"
 
@@ -36,19 +38,21 @@ def run(
 ) -> None:
     """The work of `credo label`."""
     folder, notes = out or Path(f"{pool.name.partition('.')[0]}-labels"), remarks(quiet)
-    with plain_warnings(notes):
-        done = label_table(
-            pool,
-            folder,
-            ask=ask,
-            target=target,
-            method=method,
-            acquisition=acquisition,
-            task=task,
-            judged=judge,
-            seed=seed,
-            drop=drop or (),
-        )
+    options: Any = {
+        "ask": ask,
+        "target": target,
+        "method": method,
+        "acquisition": acquisition,
+        "judged": judge,
+        "seed": seed,
+    }
+    with plain_warnings(notes), progress(notes) as bar:
+        if pool.is_dir():
+            if drop or task is Task.REGRESSION:
+                raise ValueError("--drop and --task regression are for tables: images get classes")
+            done = label_images(pool, folder, **options, say=bar.say)
+        else:
+            done = label_table(pool, folder, **options, task=task, drop=drop or ())
     for note in done.notes:
         notes.print(f"note: {note}", style="yellow", soft_wrap=True, markup=False)
     if done.curve:
@@ -83,7 +87,8 @@ def _show(console: Console, done: Labeling, pool: Path, target: str) -> None:
         table = Table("Learning curve", ("labels", f"{_measure(done)} on {done.judged} rows"), rows)
         console.print(terminal_table(table))
         console.print(f"Curve:  {done.folder / CURVE}", markup=False, soft_wrap=True)
-        console.print(f"Labels: {done.folder / LABELS}, for credo fit --target {target}", markup=False, soft_wrap=True)
+        use = "" if pool.is_dir() else f", for credo fit --target {target}"
+        console.print(f"Labels: {done.folder / LABELS}{use}", markup=False, soft_wrap=True)
     if not done.asked:
         tell(console, "Every row has a label.")
         return

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from credo.cli.options import Json, Quiet, Seed, do_work
+from credo.cli.options import Json, Quiet, Seed
 from credo.data import Task
 
 
 def label(
-    pool: Annotated[Path, typer.Argument(help="A CSV or Parquet file of rows, with few labels or none.")],
+    pool: Annotated[Path, typer.Argument(help="A CSV or Parquet file with few labels or none, or a folder of images.")],
     ask: Annotated[int, typer.Option(min=1, metavar="<int>", help="Rows to ask for.")] = 20,
     target: Annotated[str, typer.Option("--target", "-t", help="Name of the column of labels.")] = "label",
     out: Annotated[
@@ -61,6 +62,8 @@ def label(
 
         credo label pool.parquet --target diagnosis --drop name --acquisition bald
 
+        credo label photos --ask 30 --out photo-labels
+
         credo fit pool-labels/labels.csv --target label
     """
-    do_work("label", **locals())
+    import_module("credo.cli.label").run(**locals())

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from credo.cli.commands import COMMANDS, SUBCOMMANDS, flowing
+from credo.cli.commands import COMMANDS, SUBCOMMANDS
+from credo.cli.options import flowing
 
 FAILED = 1
 """Exit code for work that did not succeed: a full disk, too little memory, a bug of ours."""

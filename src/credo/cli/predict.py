@@ -1,4 +1,4 @@
-"""`credo predict`: new rows in, answers with error bars and a warning out."""
+"""`credo predict`: new rows or images in, answers with error bars and a warning out."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from credo.cli.commands import STDOUT
+from credo.cli import images
 from credo.cli.console import answers, plain_warnings, remarks, write
+from credo.cli.options import STDOUT
 from credo.data.reading import read_table
 from credo.tabular.costs import ActionCosts
 from credo.tabular.runs import open_run
+from credo.vision.runs import is_vision_run
 
 
 def run(
     run: Path,
-    table: Path,
+    table: list[Path],
     out: Path,
     level: float,
     risk: float,
@@ -28,10 +30,30 @@ def run(
     quiet: bool,
 ) -> None:
     """The work of `credo predict`."""
+    if is_vision_run(run):
+        if costs is not None or ask is not None:
+            raise ValueError(f"--costs and --ask are for tables, and {run} is the run of a folder of images")
+        images.predict(run, table, out, json_wanted, quiet)
+        return
+    if len(table) > 1:
+        raise ValueError(f"{run} is the run of a table, and predicts one file of rows: got {len(table)}")
+    _of_table(run, table[0], out, level, risk, _costs(costs, ask), with_inputs, json_wanted, quiet)
+
+
+def _of_table(
+    run: Path,
+    table: Path,
+    out: Path,
+    level: float,
+    risk: float,
+    of_actions: ActionCosts | None,
+    with_inputs: bool,
+    json_wanted: bool,
+    quiet: bool,
+) -> None:
     notes = remarks(quiet)
     _refuse_to_overwrite(out, table)
     opened = open_run(run)
-    of_actions = _costs(costs, ask)
     with plain_warnings(notes):
         rows = read_table(table, opened.encoder.codes)
         predicted = opened.predict_with_notes(rows.frame, level=level, risk=risk, costs=of_actions)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from credo.cli import images
 from credo.cli.console import answers
 from credo.core.storage import write_folder
 from credo.reports import words
 from credo.tabular.runs import REPORT, open_run
 from credo.tabular.saving import report_page
+from credo.vision.runs import is_vision_run
 
 
 def run(run: Path, json_wanted: bool, quiet: bool) -> None:
     """The work of `credo report`."""
+    if is_vision_run(run):
+        images.report(run, json_wanted, quiet)
+        return
     opened = open_run(run)
     write_folder(run, {REPORT: report_page(opened, run.resolve().name)}, {})
     if json_wanted:

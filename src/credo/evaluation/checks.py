@@ -13,6 +13,7 @@ from credo.evaluation.values import Check, Rating
 
 Z = 1.96
 """Standard errors that chance exceeds once in twenty."""
+DOUBTS_QUESTION = "Does it know what it does not know?"
 FEW = 50
 """Below this many held-out rows, percentages are rough."""
 
@@ -177,7 +178,7 @@ def trained_well(finished: bool, notes: Sequence[str], training: TrainingLength 
 
 def doubts_at_all(disagreement: Tensor) -> Check:
     """Whether the posterior is more than one network."""
-    question = "Does it know what it does not know?"
+    question = DOUBTS_QUESTION
     if float(disagreement.max()) > 0.0:
         return Check(
             question,

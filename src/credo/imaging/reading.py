@@ -68,10 +68,10 @@ def read_images(path: str | Path) -> ImageSet:
     name = _chosen(arrays, place)
     x, notes = _values(arrays[name], f"the array {name!r} of {place.name}")
     labels = _labels(arrays, LABELS, len(x))
-    held = next((arrays[other] for other in HELD_OUT if other in arrays), None)
+    held = next((other for other in HELD_OUT if other in arrays), None)
     if held is None:
         return ImageSet(place.name, x, labels, notes=notes)
-    x_test, _ = _values(held, f"the test images of {place.name}")
+    x_test, _ = _values(arrays[held], f"the array {held!r} of {place.name}")
     if x_test.shape[1:] != x.shape[1:]:
         raise DataError(
             f"the test images of {place.name} are {tuple(x_test.shape[1:])}, and the others {tuple(x.shape[1:])}: all "

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import Linear as TorchLinear
 
 from credo.core.checks import check_rate, whole_number
 from credo.nets.mlp import ACTIVATIONS
@@ -22,6 +23,33 @@ def image_size(size: Sequence[int] | int) -> tuple[int, int]:
         return whole_number("size", size), size
     height, width = (whole_number("size", each) for each in size)
     return height, width
+
+
+class GlorotConv2d(nn.Conv2d):
+    """A convolution with the fresh weights of Keras: Glorot's uniform ones, and no biases.
+
+    Those of torch have a sixth of the variance that keeps the size of signals behind ReLU, so that a network of many
+    layers without norms begins on a plateau.
+
+    Reference: X. Glorot, Y. Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010,
+        https://proceedings.mlr.press/v9/glorot10a.html
+    """
+
+    def reset_parameters(self) -> None:
+        _glorot(self)
+
+
+class GlorotLinear(TorchLinear):
+    """A linear layer with the fresh weights of Keras: Glorot's uniform ones, and no biases."""
+
+    def reset_parameters(self) -> None:
+        _glorot(self)
+
+
+def _glorot(layer: nn.Conv2d | nn.Linear) -> None:
+    nn.init.xavier_uniform_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 class CNN(nn.Module):
@@ -80,17 +108,17 @@ class CNN(nn.Module):
         before = channels
         for count in filters:
             for inputs in (before, count):
-                layers += [nn.Conv2d(inputs, count, 3, padding=1), nn.ReLU()]
+                layers += [GlorotConv2d(inputs, count, 3, padding=1), nn.ReLU()]
                 layers += [nn.Dropout2d(filter_dropout)] if filter_dropout else []
             layers.append(nn.MaxPool2d(2))
             before = count
         layers.append(nn.Flatten())
         before *= (height >> len(filters)) * (width >> len(filters))
         for units in dense:
-            layers += [nn.Linear(before, units), nn.ReLU()]
+            layers += [GlorotLinear(before, units), nn.ReLU()]
             layers += [nn.Dropout(dropout)] if dropout else []
             before = units
-        layers.append(nn.Linear(before, outputs))
+        layers.append(GlorotLinear(before, outputs))
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:  # (B, C, H, W) -> (B, outputs)
@@ -146,11 +174,11 @@ class LeNet5(nn.Module):
         nonlinear = ACTIVATIONS[activation]
         drops = [[nn.Dropout(dropout)] if dropout else [] for _ in range(2)]
         self.layers = nn.Sequential(
-            *(nn.Conv2d(channels, 6, 5, padding=2), nonlinear(), nn.MaxPool2d(2)),
-            *(nn.Conv2d(6, 16, 5), nonlinear(), nn.MaxPool2d(2), nn.Flatten()),
-            *(nn.Linear(16 * left[0] * left[1], 120), nonlinear(), *drops[0]),
-            *(nn.Linear(120, 84), nonlinear(), *drops[1]),
-            nn.Linear(84, outputs),
+            *(GlorotConv2d(channels, 6, 5, padding=2), nonlinear(), nn.MaxPool2d(2)),
+            *(GlorotConv2d(6, 16, 5), nonlinear(), nn.MaxPool2d(2), nn.Flatten()),
+            *(GlorotLinear(16 * left[0] * left[1], 120), nonlinear(), *drops[0]),
+            *(GlorotLinear(120, 84), nonlinear(), *drops[1]),
+            GlorotLinear(84, outputs),
         )
 
     def forward(self, x: Tensor) -> Tensor:  # (B, C, H, W) -> (B, outputs)

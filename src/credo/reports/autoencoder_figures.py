@@ -128,5 +128,6 @@ def scores(axes: Axes, found: Mapping[str, Tensor], unit: str) -> None:
         axes.hist(
             shown, bins=50, range=(low, high), density=True, histtype="step", color=color, linestyle=style, label=name
         )
+    axes.set_ylim(0.0, 1.3 * axes.get_ylim()[1])  # room for the legend
     axes.set(xlabel=unit, ylabel="density of images")
-    axes.legend()
+    axes.legend(loc="upper left")

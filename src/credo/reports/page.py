@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -33,34 +34,79 @@ def page(
         remarks: what credo chose and noticed in training.
         run: name of the run folder, for the examples.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("credo.reports", "."), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.get_template("page.html.jinja").render(
-        style=files("credo.reports").joinpath("page.css").read_text(encoding="utf-8"),
+    return rendered(
+        "page.html.jinja",
+        evaluation,
+        history,
+        remarks,
+        things="rows",
         metadata=metadata,
-        evaluation=evaluation,
-        classes=bool(evaluation.classes),
         subtitle=words.subtitle(metadata, evaluation),
-        summary=(*words.summary(evaluation), words.verdict_line(evaluation)),
-        tiles=words.tiles(evaluation),
-        marks=MARKS,
-        scores=_scores(evaluation),
-        alone=words.alone(evaluation),
-        has_plain=any(score.plain is not None for score in evaluation.scores),
-        figures=pictures(evaluation, history),
-        confusion=_confusion(evaluation),
-        doubt_words=words.doubt_words(evaluation),
         familiarity_words=words.familiarity_words(evaluation),
         doubtful=_doubtful(evaluation),
         columns=metadata.columns[:COLUMNS],
         columns_note=_more(len(metadata.columns), COLUMNS, "columns"),
         notes=metadata.notes,
-        remarks=remarks,
         training_words=words.training_words(metadata, len(history)),
         run_quoted=shlex.quote(run),
         snippet=snippet(evaluation, run),
     )
+
+
+def rendered(
+    template: str,
+    evaluation: Evaluation,
+    history: Sequence[dict[str, float]],
+    remarks: Sequence[str],
+    *,
+    said: Callable[[str], str] = str,
+    **more: Any,
+) -> str:
+    """A page as HTML, with what all pages of an evaluation have in common.
+
+    Args:
+        template: its file.
+        evaluation: what is held out.
+        history: one row per epoch.
+        remarks: what credo chose and noticed in training.
+        said: what becomes of the sentences of an evaluation.
+        more: values that the template asks for.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("credo.reports", "."), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    figures = {
+        name: Drawing(said(picture.svg()), said(picture.caption))
+        for name, picture in pictures(evaluation, history).items()
+    }
+    sentences = (*words.summary(evaluation), words.verdict_line(evaluation))
+    checks = tuple(
+        replace(check, answer=said(check.answer), question=said(check.question)) for check in evaluation.checks
+    )
+    return environment.get_template(template).render(
+        style=files("credo.reports").joinpath("page.css").read_text(encoding="utf-8"),
+        evaluation=replace(evaluation, checks=checks),
+        classes=bool(evaluation.classes),
+        summary=[said(sentence) for sentence in sentences],
+        tiles=[replace(tile, text=said(tile.text)) for tile in words.tiles(evaluation)],
+        marks=MARKS,
+        scores=[{name: said(text) for name, text in row.items()} for row in _scores(evaluation)],
+        alone=said(words.alone(evaluation)),
+        has_plain=any(score.plain is not None for score in evaluation.scores),
+        figures=figures,
+        confusion=_confusion(evaluation),
+        doubt_words=said(words.doubt_words(evaluation)),
+        remarks=[said(remark) for remark in remarks],
+        **more,
+    )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure as a page shows it."""
+
+    element: str  # SVG
+    caption: str
 
 
 def _scores(evaluation: Evaluation) -> list[dict[str, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor, as_tensor
 
+from credo.core.folders import check_folder, save_or_rescue
 from credo.core.threads import one_thread
 from credo.data import Task
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
@@ -29,9 +30,9 @@ from credo.predictive import Predictive
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
 from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_model
-from credo.tabular.resuming import check_request, has_begun, save_request, training_folder
+from credo.tabular.resuming import check_request, interruptible, save_request, training_folder
 from credo.tabular.runs import TableRun
-from credo.tabular.saving import check_folder, save_or_rescue
+from credo.tabular.saving import save_run
 from credo.tabular.training import FEW_ROWS, ValidationListener, learn
 from credo.tabular.units import in_units
 from credo.tabular.validation import LARGEST_COPY
@@ -105,11 +106,12 @@ def fit_table(
     folder = Path(out)
     check_folder(folder, force=force)
     training = training_folder(folder, resume=resume, force=force)
-    check_request(training, request, folder)
+    check_request(training, request.options, folder)
     loaded = _loaded(table, request, on_loaded)
-    with one_thread(), _interruptible(training):
-        save_request(training, request)
-        run = save_or_rescue(train_and_evaluate(loaded, listener, training), folder)
+    with one_thread(), interruptible(training):
+        save_request(training, request.options)
+        done = train_and_evaluate(loaded, listener, training)
+        run = save_or_rescue(partial(save_run, done), folder)
     shutil.rmtree(training, ignore_errors=True)
     return run
 
@@ -128,21 +130,6 @@ def _loaded(
     if listener is not None:
         listener(loaded)
     return loaded
-
-
-@contextmanager
-def _interruptible(training: Path) -> Iterator[None]:
-    """Say after Ctrl-C that the training can be resumed, and leave no empty folder behind."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if has_begun(training):
-            text = "the training so far is saved: the same command with --resume (resume=True) continues it"
-            raise KeyboardInterrupt(text) from None
-        raise
-    finally:
-        if not has_begun(training):
-            shutil.rmtree(training, ignore_errors=True)
 
 
 def train_and_evaluate(

@@ -54,6 +54,11 @@ class LabelPool(ABC):
     table: InputTable
     request: LabelRequest
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a session must keep to be the same."""
+        return self.request.settings(self.table)
+
     @abstractmethod
     def learned(self, labels: dict[int, str], task: Task, seed: int, folder: Path) -> LearnedPool:
         """Learn from the labels of some rows; a training that was begun in the folder goes on."""

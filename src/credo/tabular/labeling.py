@@ -100,7 +100,7 @@ def label_rows(pool: LabelPool, folder: Path, ask: int) -> Labeling:
     """
     ask, job, table, request = whole_number("ask", ask), _Job(pool, folder), pool.table, pool.request
     target = request.target
-    session = open_session(folder, request.settings(table), table.source)
+    session = open_session(folder, pool.settings, table.source)
     given = {**job.labels_of_pool(session), **read_answers(folder, session, target)}
     if session.waiting and not given:
         if find(folder, TO_LABEL) is None:

@@ -63,6 +63,20 @@ class FitRequest:
             raise ValueError(f"method must be one of {', '.join(RECIPES)}, got {self.method!r}")
         Settings(self.epochs)
 
+    @property
+    def options(self) -> dict[str, object]:
+        """What the numbers depend on, beside the cells of the table, by the names that the user knows."""
+        return {
+            "--target": self.target,
+            "--method": self.method,
+            "--task": None if self.task is None else self.task.value,
+            "--test": self.test,
+            "--seed": self.seed,
+            "--epochs": self.epochs,
+            "--drop": " --drop ".join(sorted(set(self.drop))) or None,
+            "--weights": self.weights,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class LoadedTable:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from credo.core.storage import SCHEMA, StorageError, find, read_json, write_folder
-from credo.tabular.loading import FitRequest
 
 REQUEST = "order.json"
 
@@ -38,19 +39,34 @@ def has_begun(training: Path) -> bool:
     return training.is_dir() and any(path.name != REQUEST for path in training.iterdir())
 
 
-def save_request(training: Path, request: FitRequest) -> None:
+@contextmanager
+def interruptible(training: Path) -> Iterator[None]:
+    """Say after Ctrl-C that the training can be resumed, and leave no empty folder behind."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if has_begun(training):
+            text = "the training so far is saved: the same command with --resume (resume=True) continues it"
+            raise KeyboardInterrupt(text) from None
+        raise
+    finally:
+        if not has_begun(training):
+            shutil.rmtree(training, ignore_errors=True)
+
+
+def save_request(training: Path, options: Mapping[str, object]) -> None:
     """Write down what is asked of a training that begins, for whoever resumes it."""
     if not has_begun(training):
-        text = json.dumps({"schema": SCHEMA, "options": _options(request)}, indent=1) + "\n"
+        text = json.dumps({"schema": SCHEMA, "options": dict(options)}, indent=1) + "\n"
         write_folder(training, {REQUEST: text}, {})
 
 
-def check_request(training: Path, request: FitRequest, out: Path) -> None:
+def check_request(training: Path, options: Mapping[str, object], out: Path) -> None:
     """Check that a training is resumed with the options with which it was started.
 
     Args:
         training: its folder.
-        request: what is asked now.
+        options: what is asked now, by the names that the user knows.
         out: the folder of the run, as the user calls it.
 
     Raises:
@@ -58,8 +74,8 @@ def check_request(training: Path, request: FitRequest, out: Path) -> None:
     """
     if find(training, REQUEST) is None:
         return
-    before, now = read_json(training, REQUEST).get("options"), _options(request)
-    for option, value in now.items():
+    before = read_json(training, REQUEST).get("options")
+    for option, value in options.items():
         was = before.get(option) if isinstance(before, dict) else None
         if was != value:
             then = f"without {option}" if was is None else f"with {option} {was}"
@@ -68,17 +84,3 @@ def check_request(training: Path, request: FitRequest, out: Path) -> None:
                 f"the training of {out} was started {then}, and now it is {asked}: use the options of the first "
                 "start, or start over with --force and without --resume"
             )
-
-
-def _options(request: FitRequest) -> dict[str, object]:
-    """What the numbers depend on, beside the cells of the table, by the names that the user knows."""
-    return {
-        "--target": request.target,
-        "--method": request.method,
-        "--task": None if request.task is None else request.task.value,
-        "--test": request.test,
-        "--seed": request.seed,
-        "--epochs": request.epochs,
-        "--drop": " --drop ".join(sorted(set(request.drop))) or None,
-        "--weights": request.weights,
-    }
