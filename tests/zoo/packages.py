@@ -35,7 +35,6 @@ def torchvision_entries() -> dict[str, Entry]:
         efficientnet,
         mobilenetv2,
         regnet,
-        resnet,
         segmentation,
         shufflenetv2,
         swin_transformer,
@@ -62,7 +61,6 @@ def torchvision_entries() -> dict[str, Entry]:
     swin = {"patch_size": [4, 4], "embed_dim": 8, "depths": [1, 2], "num_heads": [1, 2], "window_size": [2, 2]}
     vit = {"image_size": 16, "patch_size": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 8, "mlp_dim": 16}
     return {
-        "ResNet": seen(lambda: resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=3)),
         "EfficientNet": seen(lambda: efficientnet.EfficientNet(blocks, 0.2, stochastic_depth_prob=0.3, num_classes=3)),
         "ConvNeXt": seen(lambda: convnext.ConvNeXt(next_blocks, stochastic_depth_prob=0.3, num_classes=3)),
         "SwinTransformer": seen(
@@ -83,12 +81,12 @@ def torchvision_entries() -> dict[str, Entry]:
 
 def timm_entries() -> dict[str, Entry]:
     import timm
+    from timm.models import mlp_mixer
 
     vit = {"img_size": 16, "patch_size": 8, "embed_dim": 8, "depth": 2, "num_heads": 2}
     small = {
         "vit": ("vit_tiny_patch16_224", {**vit, "drop_path_rate": 0.2, "attn_drop_rate": 0.1, "proj_drop_rate": 0.1}),
         "deit": ("deit_tiny_patch16_224", {**vit, "drop_path_rate": 0.2}),
-        "mixer": ("mixer_s32_224", {"img_size": 64}),
         "convnext": ("convnext_atto", {"dims": (8, 8, 8, 8), "depths": (1, 1, 1, 1), "drop_path_rate": 0.2}),
         "swin": (
             "swin_tiny_patch4_window7_224",
@@ -115,6 +113,10 @@ def timm_entries() -> dict[str, Entry]:
             images(size),
             classes(),
         )
+    mixer = {"img_size": 16, "patch_size": 8, "embed_dim": 8, "num_blocks": 2}
+    entries["mixer"] = Entry(
+        lambda: mlp_mixer.MlpMixer(num_classes=3, **mixer, drop_path_rate=0.2), images(16), classes()
+    )
     checkpointed = entries["vit"]
 
     def with_checkpoints() -> nn.Module:

@@ -32,7 +32,7 @@ SENTENCES = {
     "g": "no gradient by its weights",
     "k": "wrapped in DataParallel",
     "z": "lazy layers with no shape",
-    "w": "no weight of the network",
+    "b": r"in which ones are the exception \(drop block\)",
 }
 """Refusals that belong to a method or to the kind of module, by the letter of the table."""
 WORKS = "+"
