@@ -76,6 +76,23 @@ class NumericPredictive(Predictive, ABC):
         tail = 0.5 * (1.0 - level)
         return self._quantile(tail, 1.0 - tail), self._quantile(1.0 - tail, tail)
 
+    def joint_interval(self, level: float = 0.95, samples: int = 2000, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """Ends of a box that holds all D targets of an example at once with this probability, (B, D) each.
+
+        mean_d +- k stddev_d,   k = the level's quantile of max_d |y_d - mean_d| / stddev_d over samples y
+
+        Args:
+            level: of all targets together; single intervals of this level hold them together less often.
+            samples: targets that are drawn for each input.
+            seed: of these.
+        """
+        check_between("level", level)
+        if self.likelihood.event_axes != 1:
+            raise ValueError("a joint interval is for targets beside each other, (B, D), and these have positions")
+        drawn = (self.sample(samples, seed) - self.mean) / self.stddev
+        reach = drawn.abs().amax(-1).quantile(level, dim=0).unsqueeze(-1) * self.stddev
+        return self.mean - reach, self.mean + reach
+
     def _quantile(self, below: float, above: float) -> Tensor:
         return self.by_rows(lambda part, _: part._crossing(below, above))
 
