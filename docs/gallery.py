@@ -25,6 +25,7 @@ ASSETS = Path(__file__).parent / "assets"
 PICTURES = {
     "coin": ("beliefs.png",),
     "line": ("posterior.png", "prediction.png", "mean_field.png"),
+    "evidence": ("evidence.png",),
     "sine": ("sine.png", "sine-samplers.png", "sine-spread.png", "sine-runs.png"),
 }
 """Pictures by the experiment that draws them."""

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from credo.core import trees
 from credo.core.rng import Stream
 from credo.core.trees import weighted_squares
 
@@ -46,3 +47,15 @@ def test_members_do_not_touch_each_other():
     for gradient in found:
         assert not gradient[[0, 2]].any()
         assert gradient[1].any()
+
+
+def test_large_tensors_are_summed_by_the_same_formula(monkeypatch):
+    """Value, gradient, second derivatives and those of `torch.func`."""
+    monkeypatch.setattr(trees, "LARGE", 1)
+    test_value_by_hand()
+    test_value_for_any_shape()
+    test_vectorized_with_and_without_gradient()
+    test_members_do_not_touch_each_other()
+    values = [t.requires_grad_() for t in tensors()]
+    for order in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert order(ours, values)

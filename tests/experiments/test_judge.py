@@ -104,7 +104,7 @@ def test_methods_are_all_for_the_same_posterior() -> None:
     for entry in CANDIDATES:
         for name in CONTESTS:
             method = entry.make(name, Size.FULL)
-            assert method.batch_size is None
+            assert method.batch_size is None or isinstance(method, credo.SWAG)  # whose path its batches make
             assert method.steps(1) >= entry.make(name, Size.QUICK).steps(1)
 
 

@@ -14,6 +14,7 @@ import credo
 from credo import likelihoods, nets, priors
 from credo.methods.laplace import curvature
 from credo.posteriors import Draws, LaplaceGaussian
+from credo.predictive import gaussian_predictive
 from laplace_nets import CASES, inputs, loop_curvature, model_of, order_of, places
 
 MODEL = {"precision": "model"}
@@ -91,6 +92,15 @@ def test_numbers_at_positions_share_their_noise() -> None:
     torch.testing.assert_close(posterior.mean.params["likelihood.log_scale"].exp().squeeze(), scale)
 
 
+def test_predictions_in_inference_mode() -> None:
+    x = inputs(6, 2).float()
+    posterior = classify(nets.MLP(2, 2, (3,)), x)
+    outside = [posterior.predict(x).probs, posterior.predict(x, draws=3).probs]
+    with torch.inference_mode():
+        inside = [posterior.predict(x.clone()).probs, posterior.predict(x.clone(), draws=3).probs]
+    torch.testing.assert_close(inside, outside)
+
+
 def test_an_ensemble_is_a_mixture_of_normals() -> None:
     x = torch.linspace(-1, 1, 30).double()[:, None]
     y = (3 * x).sin() + 0.1 * inputs(30, 1)
@@ -112,12 +122,15 @@ def test_classes_by_all_predictives() -> None:
     x = inputs(80, 2)
     y = (x[:, 0] + 0.3 * inputs(80, seed=1) > 0).long() + (x[:, 1] > 0.5).long()
     method = credo.Laplace(after=credo.MAP(epochs=150, learning_rate=0.03, batch_size=None), batch_size=None)
-    posterior = credo.fit(credo.Model(nets.MLP(2, 3, (8,)).double(), likelihoods.Categorical()), (x, y), method)
+    model = credo.Model(nets.MLP(2, 3, (8,)).double(), likelihoods.Categorical())
+    posterior = credo.fit(model, (x, y), method)
     drawn, functions = posterior.predict(x), posterior.predict(x, draws=300)
     assert drawn.draws.shape == (100, 80, 3)
     probit, bridge = (posterior.with_prediction(name).predict(x) for name in ("probit", "bridge"))
     # the Monte Carlo error of 100 draws is 0.05 at most; the closed forms are approximations
-    for other, most in ((functions, 0.03), (probit, 0.06), (bridge, 0.06)):
+    whole = gaussian_predictive(model.likelihood, posterior.output_normal(x), {}, torch.zeros(1)).probs
+    torch.testing.assert_close(probit.probs, whole)  # variances alone say as much as covariances
+    for other, most in ((functions, 0.03), (probit, 0.03), (bridge, 0.06)):
         assert float((drawn.probs - other.probs).abs().mean()) < most
     assert bool((drawn.mutual_information >= 0).all())
     assert bool(bridge.mutual_information.isfinite().all())
@@ -183,6 +196,8 @@ def test_refusals_of_networks() -> None:
     batch = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, track_running_stats=False), nn.Linear(3, 2))
     with pytest.raises(ValueError, match=r"'0.weight' mixes examples.*batch norm keep"):
         classify(batch, inputs(6, 2).float())
+    with pytest.raises(ValueError, match=r"computes in float16.*net.float\(\)"):
+        classify(nets.MLP(2, 2).half(), inputs(6, 2).half())
     frozen = nn.Sequential(nn.Linear(2, 3).requires_grad_(False), nn.Tanh(), nn.Linear(3, 2))
     assert order_of(classify(frozen, inputs(6, 2).float())) == ["2.weight", "2.bias"]
 

@@ -110,6 +110,7 @@ def test_all_parts_are_looked_at() -> None:
     }
     assert PARTS.keys() == rules | values | {
         *("Gaussian", "LearnedGaussian", "SharedGaussian", "HeteroscedasticGaussian", "Standardized"),
+        "MultivariateGaussian",
         *("ClassesAtPositions", "NumbersAtPositions", "Head", "ChosenArm"),
     }
     assert not METHODS.keys() & PARTS.keys()

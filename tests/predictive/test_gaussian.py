@@ -96,6 +96,18 @@ def test_probit_is_near_the_integral(likelihood: Categorical | Bernoulli) -> Non
         _ = found.epistemic
 
 
+def test_probit_is_blind_to_what_the_softmax_is_blind_to() -> None:
+    """A doubt that all logits share changes nothing; without it the formula is the plain one for logits alike."""
+    f = outputs(1, 20, 4, spread=0.8)
+    shared = OutputNormal(f.mean + 3.0, f.covariance + 1000.0)
+    ours, theirs = (gaussian_predictive(Categorical(), each, {}, torch.zeros(1)).probs for each in (f, shared))
+    torch.testing.assert_close(ours, theirs)
+    alike = OutputNormal(f.mean, torch.eye(4, dtype=torch.float64).expand(1, 20, 4, 4) * 0.7)
+    plain = f.mean - f.mean.mean(-1, keepdim=True)
+    expected = (plain / (1 + math.pi / 8 * 0.7) ** 0.5).softmax(-1)[0]
+    torch.testing.assert_close(gaussian_predictive(Categorical(), alike, {}, torch.zeros(1)).probs, expected)
+
+
 def test_probit_of_one_logit_in_closed_form() -> None:
     f = OutputNormal(torch.tensor([[[1.3]]], dtype=torch.float64), torch.tensor([[[[2.0]]]], dtype=torch.float64))
     found = float(gaussian_predictive(Bernoulli(), f, {}, torch.zeros(1)).probs)

@@ -12,7 +12,20 @@ import typer
 
 METHODS = ("ensemble", "map", "dropout", "vi")
 """Methods of `credo fit`."""
-COMPARED = ("map", "ensemble", "vi", "dropout", "concrete", "sgld", "sghmc", "mclmc", "metropolis", "importance")
+COMPARED = (
+    "map",
+    "ensemble",
+    "laplace",
+    "swag",
+    "vi",
+    "dropout",
+    "concrete",
+    "sgld",
+    "sghmc",
+    "mclmc",
+    "metropolis",
+    "importance",
+)
 """Methods of `credo compare`."""
 NETWORKS = ("cnn", "lenet5", "resnet20", "resnet18", "wide-resnet")
 """Networks of `credo fit` on a folder of images."""

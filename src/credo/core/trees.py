@@ -91,8 +91,39 @@ def unbind(tree: Params, members: int) -> list[Params]:
 
 def weighted_squares(tensors: Sequence[Tensor], coefficients: Sequence[float]) -> Tensor:
     """sum_t c_t sum_i t_i^2 for each member, (M,), of tensors (M, *shape)."""
-    flat = [t.unsqueeze(-1).flatten(1) for t in tensors]
-    return torch.stack([torch.linalg.vecdot(t, t) * c for t, c in zip(flat, coefficients, strict=True)]).sum(0)
+    # one tensor after the other: backward comes to the end of one before it begins with the next
+    flat = (t.unsqueeze(-1).flatten(1) for t in tensors)
+    return torch.stack([_squares(t) * c for t, c in zip(flat, coefficients, strict=True)]).sum(0)
+
+
+LARGE = 2**20
+"""Entries of a tensor from which on memory counts for more than the time of a call."""
+
+
+def _squares(t: Tensor) -> Tensor:
+    """sum_i t_i^2 of each row of (M, P)."""
+    found: Tensor = torch.linalg.vecdot(t, t) if t.numel() < LARGE else _Squares.apply(t)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Squares(torch.autograd.Function):
+    """The same, whose gradient 2 t takes the memory of t and not twice as much on its way."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(t: Tensor) -> Tensor:
+        return torch.linalg.vecdot(t, t)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        (t,) = inputs
+        ctx.save_for_backward(t)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (t,) = ctx.saved_tensors
+        return t * (2.0 * gradients[0]).unsqueeze(-1)
 
 
 def ravel(tree: Params) -> Tensor:

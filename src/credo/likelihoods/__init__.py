@@ -7,6 +7,7 @@ from credo.likelihoods.continuous_bernoulli import ContinuousBernoulli
 from credo.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gray import BinarizedBernoulli, GrayCrossEntropy
 from credo.likelihoods.joint import Head, Joint
+from credo.likelihoods.multivariate import MultivariateGaussian
 from credo.likelihoods.poisson import Poisson
 from credo.likelihoods.positions import ClassesAtPositions, NumbersAtPositions, at_positions
 from credo.likelihoods.standardized import Standardized
@@ -26,6 +27,7 @@ __all__ = [
     "Joint",
     "LearnedGaussian",
     "Likelihood",
+    "MultivariateGaussian",
     "NumbersAtPositions",
     "NumericLikelihood",
     "Poisson",

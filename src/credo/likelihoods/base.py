@@ -129,6 +129,16 @@ class Likelihood(ABC):
             f"{type(self).__name__} does not say its curvature in the outputs: give it a method fisher(outputs, params)"
         )
 
+    def params_at(self, params: Params, rows: slice, examples: int) -> Params:
+        """The learned parameters for some of the examples; all examples share them, unless a likelihood says otherwise.
+
+        Args:
+            params: for all examples.
+            rows: which examples.
+            examples: B, how many there are.
+        """
+        return params
+
     def total_fisher(self, outputs: Tensor, params: Params, weight: Tensor) -> Tensor:
         """sum_b weight_b fisher_b, (..., E, E), of outputs (..., B, E)."""
         return torch.einsum("b,...bij->...ij", weight, self.fisher(outputs, params))

@@ -204,5 +204,12 @@ class MarginalGaussian(GaussianNoise):
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
         return Gaussian().check_targets(y, outputs)
 
+    def params_at(self, params: Params, rows: slice, examples: int) -> Params:
+        scale = params["scale"]
+        if scale.ndim < 2 or scale.shape[-2] == 1 < examples:
+            return params
+        each = scale.shape[-2] // examples  # positions of an example
+        return {"scale": scale[..., rows.start * each : rows.stop * each, :]}
+
     def location_scale(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         return outputs, params["scale"]

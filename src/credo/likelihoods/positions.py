@@ -199,6 +199,9 @@ class AtPositions(Likelihood, ABC):
         """Of each position, (..., B, *positions, E, E)."""
         return _split(self.base.fisher(self._rows(outputs), params), -3, self._positions(outputs))
 
+    def params_at(self, params: Params, rows: slice, examples: int) -> Params:
+        return self.base.params_at(params, rows, examples)
+
     def fisher_root(self, outputs: Tensor, params: Params) -> Tensor:
         """Of each position, (..., B, *positions, E, R)."""
         return _split(self.base.fisher_root(self._rows(outputs), params), -3, self._positions(outputs))

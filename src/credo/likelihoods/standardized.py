@@ -23,6 +23,9 @@ from credo.likelihoods.gaussian import (
 ROOM = 1e8
 """How many times larger or smaller than that of the training targets a variance may be before it has no number."""
 
+PIECE = 2**22
+"""Numbers that are brought into the units of the target at a time."""
+
 
 @dataclass(frozen=True)
 class Standardized(NumericLikelihood):
@@ -161,7 +164,12 @@ class Standardized(NumericLikelihood):
     def _located(self, values: Tensor) -> Tensor:
         """loc + scale * values, (..., B, D)."""
         loc, scale = self._loc_scale(values)
-        return (values.double() * scale + loc).to(self._dtype(values))
+        if values.numel() <= PIECE:
+            return (values.double() * scale + loc).to(self._dtype(values))
+        located = torch.empty_like(values, dtype=self._dtype(values))
+        for draw in range(len(values)):  # one at a time: float64 takes twice the memory
+            located[draw] = values[draw].double() * scale + loc
+        return located
 
     def _stretched(self, values: Tensor, power: int = 1) -> Tensor:
         return (values.double() * self._loc_scale(values)[1].pow(power)).to(self._dtype(values))

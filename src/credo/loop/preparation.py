@@ -30,6 +30,7 @@ from credo.loop.units import Units
 from credo.methods.base import Method, Sampler, StartFrom, Tick
 from credo.methods.ensemble import Ensemble
 from credo.model import LIKELIHOOD_PREFIX, Model, Target, likelihood_params
+from credo.nets.heads import Shapes
 from credo.nets.plan import Plan, measured_plan, obvious_plan
 from credo.nets.structure import fresh_note
 from credo.posteriors import Posterior
@@ -79,10 +80,10 @@ def prepare(
     load, bare = partial(_source, data, method, streams.child("order"), device), model.is_bare
     source = load(model.data_dtype)
     x, y = source.example
-    model, given_weights = model.with_heads_for(y), model.network.given().to(device)
+    model = model.with_heads_for(y)
     model, off = without_noise(model, x) if method.noise_off else (model, ())
-    shape = checked_shape(model, given_weights, x)
-    model, choice = model.with_likelihood_for(y, shape, model.network.trace(given_weights, x).heads)
+    shape, heads = _shapes(model, x, device)
+    model, choice = model.with_likelihood_for(y, shape, heads)
     outputs = model.likelihood.outputs_of(shape)
     source.check(partial(checked_targets, model.likelihood, outputs), model.likelihood.observed)
     model, changes = method.prepare(model, x)
@@ -119,6 +120,12 @@ def prepare(
         *model.network.trace(variables, x).notes,
     )
     return Prepared(Target(model, source.size, temperature), variables, source, given, notes)
+
+
+def _shapes(model: Model, x: Inputs, device: torch.device) -> tuple[tuple[int, ...], Shapes]:
+    """Of the outputs for one example, and of those of each head, if there are several."""
+    weights = model.network.given().to(device)
+    return checked_shape(model, weights, x), model.network.trace(weights, x).heads
 
 
 @torch.no_grad()

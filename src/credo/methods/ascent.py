@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
 
 import torch
@@ -26,15 +27,28 @@ class Group:
     learning_rate: float  # step size
 
 
-def per_example_gradient(objective: Tensor, leaves: Sequence[Tensor], target: Target) -> list[Tensor]:
+LARGE = 2**22
+"""Entries of the leaves from which on terms are differentiated one after the other: that takes less memory."""
+
+
+def per_example_gradient(
+    objective: Tensor | Sequence[Tensor], leaves: Sequence[Tensor], target: Target
+) -> list[Tensor]:
     """Of objective / N, so that a learning rate means the same for any number N of data.
 
     Args:
-        objective: on the scale of all the data, (M,), with a graph down to the leaves.
+        objective: on the scale of all the data, (M,), with a graph down to the leaves; or its terms.
         leaves: what it is differentiated by.
         target: whose number of data divides.
     """
-    return list(torch.autograd.grad(objective.sum() / target.size, leaves, materialize_grads=True))
+    terms = [objective] if isinstance(objective, Tensor) else list(objective)
+    if len(terms) == 1 or sum(leaf.numel() for leaf in leaves) < LARGE:
+        total = reduce(torch.add, terms)
+        return list(torch.autograd.grad(total.sum() / target.size, leaves, materialize_grads=True))
+    # the same numbers: autograd would hold both gradients of a leaf, and their sum beside them
+    for term in terms:
+        torch.autograd.backward(term.sum() / target.size, inputs=list(leaves))
+    return [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves]
 
 
 def leaves_of(tree: Mapping[str, Tensor]) -> Params:
@@ -70,10 +84,11 @@ class GradientAscent(Method[StateT], ABC):
     def steps(self, batches: int) -> int:
         return self.epochs * batches
 
-    def ascend(self, objective: Tensor, groups: Sequence[Group], target: Target, tick: Tick) -> None:
-        """Move the leaves of all groups, in place, up an objective (M,), each at its own rate."""
+    def ascend(self, objective: Tensor | Sequence[Tensor], groups: Sequence[Group], target: Target, tick: Tick) -> None:
+        """Move the leaves of all groups, in place, up an objective (M,), or its terms, each at its own rate."""
         leaves = [leaf for group in groups for leaf in group.leaves.values()]
-        found = iter(per_example_gradient(-objective, leaves, target))
+        terms = [objective] if isinstance(objective, Tensor) else objective
+        found = iter(per_example_gradient([-term for term in terms], leaves, target))
         for group in groups:
             rate = tick.scheduled(self._scheduled(group.learning_rate))
             values = {name: leaf.detach() for name, leaf in group.leaves.items()}

@@ -40,8 +40,8 @@ class PointMethod(GradientAscent[PointState]):
         params = leaves_of(state.variables.params)
         each = target.training_log_likelihood(Variables(params, state.variables.buffers), batch, tick.rng)
         log_likelihood, log_prior = target.data_term(each, batch), self.regularizer(target, params)
-        objective = log_likelihood if log_prior is None else log_likelihood + log_prior
-        self.ascend(objective, [Group(params, state.optimizer, self.learning_rate)], target, tick)
+        terms = [log_likelihood] if log_prior is None else [log_likelihood, log_prior]
+        self.ascend(terms, [Group(params, state.optimizer, self.learning_rate)], target, tick)
         info = {"log_likelihood": log_likelihood.detach() / target.size}
         if log_prior is not None:
             info["log_prior"] = log_prior.detach() / target.size

@@ -176,7 +176,7 @@ class SWAG(GradientAscent[SWAGState]):
         params = leaves_of(state.variables.params)
         each = target.training_log_likelihood(Variables(params, state.variables.buffers), batch, tick.rng)
         log_likelihood, log_prior = target.data_term(each, batch), target.log_prior(params)
-        self.ascend(log_likelihood + log_prior, [Group(params, state.memory, self.learning_rate)], target, tick)
+        self.ascend([log_likelihood, log_prior], [Group(params, state.memory, self.learning_rate)], target, tick)
         with torch.no_grad():
             self._count(state, tick)
         parts = {"log_likelihood": log_likelihood, "log_prior": log_prior}

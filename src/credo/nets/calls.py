@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from credo.core.inputs import Inputs, few, is_graph
-from credo.core.trees import Params, Variables
+from credo.core.trees import Params, ValueT, Variables, map_tensors
 from credo.nets.layer import Affine, LayerUse, layer_call
 from credo.nets.network import Network
 from credo.nets.random_calls import Undropped
@@ -260,10 +260,15 @@ def _captured(network: Network, variables: Variables, x: Inputs, names: Sequence
             yield
 
     with torch.inference_mode(False), torch.enable_grad():
-        outputs = network.inside(variables, x, around)
+        outputs = network.inside(differentiable(variables), differentiable(x), around)
     mode = modes[-1]
     direct = outputs is mode.returned and len(mode.calls) == 1 and outputs.shape == mode.calls[0].output.shape
     return Captured(outputs, mode.calls, direct), mode
+
+
+def differentiable(value: ValueT) -> ValueT:
+    """The same tensors, where those that were made in inference mode are copies that autograd takes."""
+    return map_tensors(lambda _, t: t.clone() if t.is_inference() else t, value)
 
 
 def last_layer(network: Network, variables: Variables, x: Inputs) -> tuple[str, ...]:

@@ -90,9 +90,7 @@ class WeightBlock:
     def effective(self) -> Tensor:
         """tr K (K + I)^-1 of each member, (M,)."""
         if isinstance(self.precision, PositiveDense):
-            eye = torch.eye(self.layout.size, dtype=self.precision.factor.dtype, device=self.precision.factor.device)
-            inverse = torch.linalg.solve_triangular(self.precision.factor, eye, upper=False)
-            return self.layout.size - inverse.square().sum((1, 2))
+            return self.layout.size - self.precision.inverse().diagonal(dim1=1, dim2=2).sum(1)
         assert isinstance(self.precision, Diagonal | Kronecker)
         return (1.0 - self.precision.eigenvalues().reciprocal()).sum(1)
 

@@ -18,8 +18,11 @@ from credo.model import Model, likelihood_params
 from credo.nets.dropout import Site, draw_masks
 from credo.nets.plan import Plan
 
-MEMORY_ENTRIES = {"cpu": 2**24, "cuda": 2**27}
-"""Entries of the largest activation of one function in one pass, so that many inputs do not take all memory."""
+MEMORY_ENTRIES = {"cpu": 2**21, "cuda": 2**27}
+"""Entries of the largest activation of one function in one pass, so that many inputs do not take all memory.
+
+On a CPU it is as much as memory that was freed is taken again for: fresh memory from the system costs more than a pass.
+"""
 CACHE_ENTRIES = {"cpu": 2**19, "cuda": 2**27}
 """The same of all functions that are computed together: on a CPU they should fit the cache."""
 ELSEWHERE = 2**24

@@ -21,12 +21,14 @@ from credo.core.inputs import Inputs, TensorTree, inputs, rows_at_once
 from credo.core.matrices import Diagonal, Kronecker, PositiveDense
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
+from credo.likelihoods import ClassLikelihood
 from credo.model import Model, likelihood_params
-from credo.nets.calls import Call, Captured, ProductCall, capture
+from credo.nets.calls import Call, Captured, ProductCall, capture, differentiable
 from credo.nets.plan import Plan
 from credo.posteriors.blocks import WeightBlock
 from credo.posteriors.functions import CACHE_ENTRIES, ELSEWHERE, MEMORY_ENTRIES, Functions
 from credo.predictive import OutputNormal
+from credo.predictive.gaussian import contrast_variance
 
 JACOBIAN_ENTRIES = 2**23
 """Entries of derivatives by the weights of one layer that are in memory at a time."""
@@ -78,6 +80,7 @@ class LinearizedFunctions(Functions):
         """Outputs of some functions of one member, (s, B, ...)."""
         _ready_for_forward_mode()
         with torch.inference_mode(False):
+            variables, x, shifts = differentiable(variables), differentiable(x), differentiable(list(shifts))
             center = {name: variables.params[name] for name in shifts[0]}
 
             def outputs(params: Params) -> Tensor:
@@ -127,7 +130,7 @@ class OutputDoubt:
     variance: float = 1.0  # what the covariance is multiplied by: the temperature
 
     def normal(self, x: Inputs, *, independent: bool = False) -> OutputNormal:
-        """Mean (1, B, E) and covariance (1, B, E, E); or the variances alone on its diagonal, (1, B, E)."""
+        """Mean (1, B, E) and covariance (1, B, E, E); or variances alone, (1, B, E), of classes by contrast."""
         parts = [self._part(x[rows], independent) for rows in self._rows(x)]
         return OutputNormal(*(torch.cat(each).unsqueeze(0) for each in zip(*parts, strict=True)))
 
@@ -153,7 +156,8 @@ class OutputDoubt:
                 found = self._direct(block, calls[0], outputs, independent)
             else:
                 found = self._covariance(block, calls, [back[i] for i in chosen])
-            found = found if found.ndim == 2 or not independent else found.diagonal(dim1=1, dim2=2)
+            if independent and found.ndim == 3:
+                found = contrast_variance(found) if self._exclusive else found.diagonal(dim1=1, dim2=2)
             total = total + found
         shape = (*outputs.shape, *([] if independent else outputs.shape[1:]))
         return outputs, total * self.variance + outputs.new_zeros(shape)
@@ -166,15 +170,36 @@ class OutputDoubt:
         elif isinstance(block.precision, Kronecker):
             vectors, each = block.precision.left_vectors[0], self._by_output(block, call)
             if independent:
-                return each @ vectors.square().mT
+                return each @ self._contrasts(vectors).square().mT
             return (vectors * each.unsqueeze(1)) @ vectors.mT
         elif isinstance(block.precision, Diagonal) and block.layout.names == call.names:
             each = self._by_output(block, call)
-            return each if independent else torch.diag_embed(each)
+            return self._of_contrasts(each) if independent else torch.diag_embed(each)
         elif isinstance(block.precision, PositiveDense) and block.layout.names == call.names:
             return self._by_blocks(block, call)
         unit = torch.eye(size, dtype=outputs.dtype, device=outputs.device)
         return self._covariance(block, [call], [unit.unsqueeze(1).expand(size, examples, size)])
+
+    @property
+    def _exclusive(self) -> bool:
+        """Whether outputs are logits of one of several classes, to whose average the probabilities are blind."""
+        likelihood = self.model.likelihood
+        return isinstance(likelihood, ClassLikelihood) and likelihood.exclusive
+
+    def _contrasts(self, vectors: Tensor) -> Tensor:
+        """Directions of outputs in columns (E, E), around their average where these are classes."""
+        if not self._exclusive:
+            return vectors
+        size = len(vectors)
+        return (vectors - vectors.mean(0)) * (size / max(size - 1, 1)) ** 0.5
+
+    def _of_contrasts(self, variance: Tensor) -> Tensor:
+        """Variances of independent outputs (B, E), likewise."""
+        if not self._exclusive:
+            return variance
+        size = variance.shape[1]
+        projected = variance * (1.0 - 2.0 / size) + variance.sum(1, keepdim=True) / size**2
+        return projected * (size / max(size - 1, 1))
 
     def _covariance(self, block: WeightBlock, calls: Sequence[Call], back: Sequence[Tensor]) -> Tensor:
         """J Sigma J^T of one block, (B, E, E), by derivatives by the outputs of its calls, (E, B, ...) each."""

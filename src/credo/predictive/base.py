@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -15,6 +17,11 @@ from credo.core.rng import Stream
 from credo.core.trees import Params
 from credo.likelihoods import Likelihood
 from credo.likelihoods.base import Elements
+
+PIECE_ENTRIES = {"cpu": 2**18, "cuda": 2**26}
+"""Entries of the draws that something is computed of at a time: on a CPU they should fit the cache."""
+ELSEWHERE = 2**22
+"""The same on devices that are not named."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,14 +59,37 @@ class Predictive(ABC):
         """Weighted average over the draw axis: (S, ...) to (...)."""
         return torch.tensordot(self.weights.to(values.dtype), values, dims=1)
 
+    def by_rows(self, of: Callable[[Self, slice], Tensor], axis: int = 0) -> Tensor:
+        """What a function of the draws gives for every example, computed for some examples at a time.
+
+        So that many inputs take the memory of their draws and no multiple of it, and what is computed stays in cache.
+
+        Args:
+            of: of the prediction for some examples, and which these are.
+            axis: of the examples in what it gives.
+        """
+        entries = PIECE_ENTRIES.get(self.draws.device.type, ELSEWHERE)
+        rows = max(1, entries // max(1, self.draws[:, :1].numel()))
+        if rows >= len(self):
+            return of(self, slice(0, len(self)))
+        slices = (slice(start, min(start + rows, len(self))) for start in range(0, len(self), rows))
+        return torch.cat([of(self._rows(each), each) for each in slices], dim=axis)
+
+    def _rows(self, rows: slice) -> Self:
+        params = self.likelihood.params_at(self.params, rows, len(self))
+        return replace(self, draws=self.draws[:, rows], params=params)
+
     @cached_property
     def mean(self) -> Tensor:
         """E[y], (B, D)."""
-        return self.average(self.likelihood.mean(self.draws, self.params))
+        return self.by_rows(lambda part, _: part.average(part.likelihood.mean(part.draws, part.params)))
 
     @cached_property
     def epistemic(self) -> Tensor:
         """Var_s(E[y | f_s]), (B, D): the disagreement of the draws, which more data would remove."""
+        return self.by_rows(lambda part, _: part._variance_of_means())
+
+    def _variance_of_means(self) -> Tensor:
         means = self.likelihood.mean(self.draws, self.params)
         # around one of the draws, so that a large offset of all of them does not eat the digits of the differences
         apart = means - means[0]
@@ -68,7 +98,7 @@ class Predictive(ABC):
     @cached_property
     def aleatoric(self) -> Tensor:
         """E_s[Var(y | f_s)], (B, D): the noise that stays however much data there is."""
-        return self.average(self.likelihood.variance(self.draws, self.params))
+        return self.by_rows(lambda part, _: part.average(part.likelihood.variance(part.draws, part.params)))
 
     @property
     def variance(self) -> Tensor:
@@ -123,7 +153,10 @@ class Predictive(ABC):
 
     def _by_draw(self, y: Tensor) -> Tensor:
         """log p(y_b | f_s(x_b)), (S, B)."""
-        log_prob = self.likelihood.log_prob(self.draws, self._targets(y), self.params)
+        targets = self._targets(y)
+        log_prob = self.by_rows(
+            lambda part, rows: part.likelihood.log_prob(part.draws, targets[rows], part.params), axis=1
+        )
         if log_prob.shape != self.draws.shape[:2]:
             raise ValueError(
                 f"{type(self.likelihood).__name__}.log_prob gives shape {tuple(log_prob.shape)} for {len(self.draws)} "
@@ -152,7 +185,9 @@ class Predictive(ABC):
         together.
         """
         targets = self._targets(y)
-        each = self._mixed(self.likelihood.log_prob_each(self.draws, targets, self.params))
+        each = self.by_rows(
+            lambda part, rows: part._mixed(part.likelihood.log_prob_each(part.draws, targets[rows], part.params))
+        )
         observed = self.likelihood.observed(targets)
         return each if observed is None else torch.where(observed, each, torch.nan)
 
@@ -209,7 +244,7 @@ class Predictive(ABC):
     @cached_property
     def expected_entropy(self) -> Tensor:
         """Average entropy of the draws in nats: the doubt that every draw shares."""
-        return self.average(self.likelihood.entropy(self.draws, self.params))
+        return self.by_rows(lambda part, _: part.average(part.likelihood.entropy(part.draws, part.params)))
 
     @property
     def mutual_information(self) -> Tensor:

@@ -39,7 +39,7 @@ class OutputNormal:
     Attributes:
         mean: (M, B, E).
         covariance: of the outputs of each input, (M, B, E, E); or their variances alone, (M, B, E), where nothing
-            else is asked for.
+            else is asked for: for classes those around the average of the logits.
         joint: covariance of the outputs of each two inputs, Cov(f(x_a), f(x_b)), (M, B, B, E, E); None where nobody
             has computed it.
     """
@@ -53,6 +53,13 @@ class OutputNormal:
         """Of each output, (M, B, E)."""
         alone = self.covariance.ndim == self.mean.ndim
         return self.covariance if alone else self.covariance.diagonal(dim1=-2, dim2=-1)
+
+    @property
+    def contrast_variance(self) -> Tensor:
+        """Of each of K outputs around their average, (P C P)_kk K / (K - 1), (M, B, K)."""
+        if self.covariance.ndim == self.mean.ndim:
+            return self.covariance
+        return contrast_variance(self.covariance)
 
     def sample(self, count: int, stream: Stream) -> Tensor:
         """`count` draws for each member, (count, M, B, E); examples are independent of each other."""
@@ -155,15 +162,21 @@ class Approximation(ABC):
 
 @dataclass(frozen=True)
 class Probit(Approximation):
-    """softmax(m_k / sqrt(1 + pi/8 C_kk)), and sigmoid likewise: the logits are damped by their own doubt.
+    """softmax(m_k / sqrt(1 + pi/8 v_k)), and sigmoid likewise: the logits are damped by their own doubt.
+
+    For yes or no v = C_kk. Of K classes the logits are taken around their average, to which the softmax is blind, and
+    in whose direction no data reduce the doubt: v_k = (P C P)_kk K / (K - 1), which is C_kk for independent logits
+    alike.
 
     Reference: D. J. C. MacKay, "The evidence framework applied to classification networks", 1992; for more than two
         classes M. N. Gibbs, "Bayesian Gaussian processes for regression and classification", 1997.
     """
 
     def probs(self, likelihood: ClassLikelihood, outputs: OutputNormal) -> Tensor:
-        damped = outputs.mean / (1.0 + math.pi / 8.0 * outputs.variance).sqrt()
-        return damped.softmax(-1) if likelihood.exclusive else damped.sigmoid()
+        if not likelihood.exclusive:
+            return (outputs.mean / (1.0 + math.pi / 8.0 * outputs.variance).sqrt()).sigmoid()
+        mean = outputs.mean - outputs.mean.mean(-1, keepdim=True)
+        return (mean / (1.0 + math.pi / 8.0 * outputs.contrast_variance).sqrt()).softmax(-1)
 
 
 @dataclass(frozen=True)
@@ -197,6 +210,13 @@ class LaplaceBridge(Approximation):
         alpha = log_alpha.clamp_max(_LARGE).exp()
         inside = (log_alpha.softmax(-1) * torch.digamma(alpha + 1.0)).sum(-1)
         return (torch.digamma(alpha.sum(-1) + 1.0) - inside).clamp_min(0.0)
+
+
+def contrast_variance(covariance: Tensor) -> Tensor:
+    """(P C P)_kk K / (K - 1) of covariances (..., K, K), where P takes the average away, (..., K)."""
+    k = covariance.shape[-1]
+    projected = _zero_sum(covariance[..., 0], covariance)[1].diagonal(dim1=-2, dim2=-1)
+    return projected.clamp_min(0.0) * (k / max(k - 1, 1))
 
 
 def _zero_sum(mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:

@@ -58,21 +58,17 @@ class JointPredictive(Predictive):
             f"prediction[{next(iter(self.heads))!r}].{what}"
         )
 
-    def log_prob(self, y: Any) -> Tensor:
-        """log sum_s w_s prod_h p_h(y_bh | f_s(x_b)) of each example, (B,): of the targets of all heads together.
-
-        Args:
-            y: targets by head; NaN or -100 where an example has none.
-        """
+    def _targets(self, y: Any) -> TensorTree:  # type: ignore[override]  # y has names
+        """Targets by head; NaN or -100 where an example has none."""
         given = y.value if isinstance(y, TensorTree) else y
         if not isinstance(given, dict):
             raise ValueError(f"y has no names, and there are several heads: give a dict with {self._names}")
         tree = TensorTree({name: tensor(values, f"y[{name!r}]") for name, values in given.items()})
-        targets = self.likelihood.check_targets(tree, self.draws.shape[-1]).to(self.draws.device)
+        targets: TensorTree = self.likelihood.check_targets(tree, self.draws.shape[-1]).to(self.draws.device)
         for name, values in targets.value.items():
             if len(values) != len(self):
                 raise ValueError(f"y[{name!r}] has {len(values)} rows and the prediction {len(self)}")
-        return self._mixed(self.likelihood.log_prob(self.draws, targets, self.params))
+        return targets
 
     def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]  # one for each head
         """`count` targets of each head for each input, (count, B, D) or (count, B) each.

@@ -38,11 +38,21 @@ class NumericPredictive(Predictive, ABC):
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(target <= y), (B, D), where y is (B, D), (B,) for a single target, or one number for all."""
-        return self.average(self.likelihood.cdf(self.draws, self._columns(y), self.params))
+        values = self._columns(y)
+        return self.by_rows(
+            lambda part, rows: part.average(part.likelihood.cdf(part.draws, self._at(values, rows), part.params))
+        )
 
     def survival(self, y: Tensor) -> Tensor:
         """P(target > y), (B, D), exact where it is small and 1 - cdf(y) would be nothing but rounding."""
-        return self.average(self.likelihood.survival(self.draws, self._columns(y), self.params))
+        values = self._columns(y)
+        return self.by_rows(
+            lambda part, rows: part.average(part.likelihood.survival(part.draws, self._at(values, rows), part.params))
+        )
+
+    def _at(self, values: Tensor, rows: slice) -> Tensor:
+        """Values of some examples; what is the same for all stays what it is."""
+        return values[rows] if values.ndim == self.likelihood.event_axes + 1 and len(values) == len(self) else values
 
     def _columns(self, y: Tensor) -> Tensor:
         y = torch.as_tensor(y, dtype=self.draws.dtype, device=self.draws.device)
@@ -66,7 +76,27 @@ class NumericPredictive(Predictive, ABC):
         tail = 0.5 * (1.0 - level)
         return self._quantile(tail, 1.0 - tail), self._quantile(1.0 - tail, tail)
 
+    def joint_interval(self, level: float = 0.95, samples: int = 2000, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """Ends of a box that holds all D targets of an example at once with this probability, (B, D) each.
+
+        mean_d +- k stddev_d,   k = the level's quantile of max_d |y_d - mean_d| / stddev_d over samples y
+
+        Args:
+            level: of all targets together; single intervals of this level hold them together less often.
+            samples: targets that are drawn for each input.
+            seed: of these.
+        """
+        check_between("level", level)
+        if self.likelihood.event_axes != 1:
+            raise ValueError("a joint interval is for targets beside each other, (B, D), and these have positions")
+        drawn = (self.sample(samples, seed) - self.mean) / self.stddev
+        reach = drawn.abs().amax(-1).quantile(level, dim=0).unsqueeze(-1) * self.stddev
+        return self.mean - reach, self.mean + reach
+
     def _quantile(self, below: float, above: float) -> Tensor:
+        return self.by_rows(lambda part, _: part._crossing(below, above))
+
+    def _crossing(self, below: float, above: float) -> Tensor:
         """By the tail that is the smaller one, whose probability keeps its digits."""
         lower, upper = self.likelihood.spread(self.draws, self.params)
         ends = lower.amin(0), upper.amax(0)
@@ -129,6 +159,9 @@ class NumericPredictive(Predictive, ABC):
     @cached_property
     def entropy(self) -> Tensor:
         """Entropy of each target's mixture in nats, (B, D), by numerical integration."""
+        return self.by_rows(lambda part, _: part._entropy())
+
+    def _entropy(self) -> Tensor:
         total = entropy_by_sum if self.likelihood.discrete else entropy_by_integral
 
         def log_density(y: Tensor) -> Tensor:

@@ -22,10 +22,12 @@ from credo.methods import (
     MCLMC,
     SGHMC,
     SGLD,
+    SWAG,
     BayesByBackprop,
     ConcreteDropout,
     DeepEnsemble,
     ImportanceSampling,
+    Laplace,
     MCDropout,
     Method,
     Metropolis,
@@ -114,6 +116,8 @@ QUARTER = math.pi / 2
 
 SHORTEST = 50
 """Iterations of warm-up at least."""
+SWAG_BATCH = 8
+"""Examples of a step whose noise makes SWAG's path."""
 QUICK_DRAWS, FULL_DRAWS = 30, 500
 """Of each of the judge's chains."""
 
@@ -146,7 +150,7 @@ def _epochs(problem: str, size: Size) -> int:
     return (600 if problem == SINE else 400) if size is Size.QUICK else (3000 if problem == SINE else 1500)
 
 
-def _map(problem: str, size: Size) -> Method:
+def _map(problem: str, size: Size) -> MAP:
     return MAP(_epochs(problem, size), learning_rate=0.01, batch_size=None, schedule=Cosine())
 
 
@@ -154,6 +158,17 @@ def _ensemble(problem: str, size: Size) -> Method:
     members = 10 if size is Size.QUICK else 20
     epochs = _epochs(problem, size)
     return DeepEnsemble(members, epochs=epochs, learning_rate=0.01, batch_size=None, schedule=Cosine())
+
+
+def _laplace(problem: str, size: Size) -> Method:
+    # the prior of the contest is part of the problem: the evidence must not change it
+    return Laplace("dense", precision="model", batch_size=None, after=_map(problem, size))
+
+
+def _swag(problem: str, size: Size) -> Method:
+    epochs = _epochs(problem, size) // 4
+    first = MAP(epochs, learning_rate=0.01, batch_size=SWAG_BATCH, schedule=Cosine())
+    return SWAG(epochs, learning_rate=1e-3 if problem == SINE else 0.1, batch_size=SWAG_BATCH, after=first)
 
 
 def _variational(problem: str, size: Size) -> Method:
@@ -198,6 +213,8 @@ def _importance(problem: str, size: Size) -> Method:
 CANDIDATES = (
     Candidate("map", "MAP", PURPLE, _map),
     Candidate("ensemble", "deep ensemble", GREEN, _ensemble),
+    Candidate("laplace", "Laplace", ORANGE, _laplace, draws=500),
+    Candidate("swag", "SWAG", RED, _swag, draws=500),
     Candidate("vi", "Bayes by Backprop", BLUE, _variational, draws=500),
     Candidate("dropout", "MC dropout", RED, _dropout, draws=500),
     Candidate("concrete", "concrete dropout", ORANGE, _concrete, draws=500),

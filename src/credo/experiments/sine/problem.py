@@ -14,13 +14,16 @@ from credo.experiments.base import Size
 from credo.likelihoods import Gaussian
 from credo.methods import (
     HMC,
+    MAP,
     NUTS,
     SGHMC,
     SGLD,
+    SWAG,
     BayesByBackprop,
     ConcreteDropout,
     Ensemble,
     ImportanceSampling,
+    Laplace,
     MaximumLikelihood,
     MCDropout,
     Method,
@@ -239,6 +242,8 @@ MC_DROPOUT = "mc-dropout"
 BAYES_BY_BACKPROP = "bayes-by-backprop"
 CONCRETE_DROPOUT = "concrete-dropout"
 VARIATIONAL_DROPOUT = "variational-dropout"
+LAPLACE = "laplace"
+STOCHASTIC_AVERAGING = "swag"
 
 
 def setups(size: Size) -> tuple[SineSetup, ...]:
@@ -291,8 +296,38 @@ def setups(size: Size) -> tuple[SineSetup, ...]:
             draws,
             "one run; doubt of the size of the noise among the data, and a smooth cone outside.",
         ),
+        *around_a_mode(size),
         *learned_dropouts(size),
         *samplers(size),
+    )
+
+
+def around_a_mode(size: Size) -> tuple[SineSetup, ...]:
+    """Normal weights around one network, with numbers of ours."""
+    epochs = 1500 if size is Size.FULL else 600
+    first = MAP(epochs=epochs, learning_rate=0.01, batch_size=None)
+    noisy = MAP(epochs=epochs // 2, learning_rate=0.01, batch_size=8)
+    return (
+        SineSetup(
+            LAPLACE,
+            "Laplace",
+            ORANGE,
+            Laplace(structure="dense", batch_size=None, after=first),
+            plain_net,
+            PRIOR,
+            500,
+            "one network made linear in its weights; its doubt grows outside, in straight lines.",
+        ),
+        SineSetup(
+            STOCHASTIC_AVERAGING,
+            "SWAG",
+            GRAY,
+            SWAG(epochs=epochs // 2, learning_rate=1e-3, batch_size=8, after=noisy),
+            plain_net,
+            PRIOR,
+            500,
+            "the path of one network's training; how wide it is depends on the learning rate.",
+        ),
     )
 
 

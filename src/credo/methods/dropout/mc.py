@@ -113,7 +113,7 @@ class MCDropout(GradientAscent[PointState]):
         keeps = keep_of_weights(sites, [1.0 - site.rate for site in sites])
         log_likelihood, log_prior = target.data_term(each, batch), expected_log_prior(target, params, keeps)
         weights = Group(params, state.optimizer, self.learning_rate)
-        self.ascend(log_likelihood + log_prior, [weights], target, tick)
+        self.ascend([log_likelihood, log_prior], [weights], target, tick)
         info = {"log_likelihood": log_likelihood.detach(), "log_prior": log_prior.detach()}
         return state, {name: value / target.size for name, value in info.items()}
 

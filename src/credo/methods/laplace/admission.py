@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+import torch
+
 from credo.core.checks import unmatched
 from credo.core.inputs import Inputs
 from credo.core.trees import Variables
@@ -20,6 +22,11 @@ def check_model(model: Model, structure: Structure, prediction: PredictionFrom, 
     """Refuse models that have no curvature in this structure, in sentences."""
     likelihood, prior = model.likelihood, model.prior
     check_prediction(prediction, likelihood)
+    if model.network.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"the network computes in {str(model.network.dtype).removeprefix('torch.')}, in which no matrix can be "
+            "factored: give net.float()"
+        )
     if isinstance(likelihood, Joint):
         raise ValueError(
             "Laplace does not know the curvature of several heads together: use SWAG or an ensemble, or fit a "

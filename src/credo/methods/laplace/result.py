@@ -14,7 +14,8 @@ from credo.core.record import Record
 from credo.core.trees import Params, Variables, map_tensors
 from credo.methods.laplace.evidence import Chosen, Fit, largest_evidence, log_evidence, unchanged
 from credo.methods.laplace.noise import LOG_SCALE, learned_noise
-from credo.methods.laplace.structures import Layouts, Structure, Whitened
+from credo.methods.laplace.structures import Layouts, Structure
+from credo.methods.laplace.whitened import Whitened
 from credo.model import Model, Target
 from credo.posteriors import LaplaceGaussian
 from credo.posteriors.blocks import WeightBlock, packed
@@ -137,8 +138,8 @@ class NormalAtMode:
         if learned_noise(model.likelihood):
             moved = params[LOG_SCALE] + 0.5 * chosen.noise.log().unsqueeze(1).to(params[LOG_SCALE])
             params = {**params, LOG_SCALE: moved}
-        effective = torch.stack([block.effective for block in blocks]).sum(0)
         small = [replace(b, precision=map_tensors(lambda _, t: t.to(dtype), b.precision)) for b in blocks]
+        effective = torch.stack([block.effective.double() for block in small]).sum(0)
         return LaplaceGaussian(
             self._with_prior(chosen),
             Variables(params, self.variables.buffers),

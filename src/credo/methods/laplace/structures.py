@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from credo.core.checks import check_options, one_of
-from credo.core.matrices import Diagonal, Kronecker, PositiveDense
+from credo.core.matrices import Kronecker
 from credo.core.trees import Params
 from credo.methods.laplace.curvature import Curvature, Outputs, hessian
 from credo.methods.laplace.sharing import WeightSharing
+from credo.methods.laplace.whitened import Whitened, WhitenedDense, WhitenedDiagonal, WhitenedProduct
 from credo.nets.calls import Captured, ProductCall
 from credo.nets.layer import LayerUse
-from credo.posteriors.blocks import BlockLayout, WeightBlock
+from credo.posteriors.blocks import BlockLayout
 
 GRADIENT_ENTRIES = 2**24
 """Entries of gradients of single examples that are in memory at a time."""
@@ -26,67 +27,6 @@ DOUBLE = 8
 """Bytes of a number in the sums, which are in float64."""
 
 Layouts = tuple[BlockLayout, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Whitened(ABC):
-    """Curvature of one block in the units of the prior, K = P^-1/2 H P^-1/2, in float64."""
-
-    layout: BlockLayout
-
-    @property
-    @abstractmethod
-    def eigenvalues(self) -> Tensor:
-        """(M, P)."""
-
-    @abstractmethod
-    def block(self, scale: Tensor) -> WeightBlock:
-        """K scale + I, for a number of each member (M, 1)."""
-
-
-@dataclass(frozen=True, eq=False)
-class WhitenedDiagonal(Whitened):
-    """By its entries."""
-
-    values: Tensor
-
-    @property
-    def eigenvalues(self) -> Tensor:
-        return self.values
-
-    def block(self, scale: Tensor) -> WeightBlock:
-        return WeightBlock(self.layout, Diagonal(self.values * scale + 1.0))
-
-
-@dataclass(frozen=True, eq=False)
-class WhitenedProduct(Whitened):
-    """By the eigenvectors of its factors."""
-
-    matrix: Kronecker
-
-    @property
-    def eigenvalues(self) -> Tensor:
-        return self.matrix.eigenvalues()
-
-    def block(self, scale: Tensor) -> WeightBlock:
-        left = self.matrix.left_values * scale
-        return WeightBlock(self.layout, replace(self.matrix, left_values=left, shift=torch.ones_like(scale)))
-
-
-@dataclass(frozen=True, eq=False)
-class WhitenedDense(Whitened):
-    """Written out."""
-
-    matrix: Tensor
-
-    @property
-    def eigenvalues(self) -> Tensor:
-        return torch.linalg.eigvalsh(self.matrix)
-
-    def block(self, scale: Tensor) -> WeightBlock:
-        whole = self.matrix * scale.unsqueeze(2)
-        whole.diagonal(dim1=1, dim2=2).add_(1.0)
-        return WeightBlock(self.layout, PositiveDense.of(whole))
 
 
 class Structure(ABC):
@@ -169,6 +109,21 @@ def _lines(total: Params, layout: BlockLayout) -> Tensor:
 def _calls(captured: Captured, layout: BlockLayout) -> list[ProductCall]:
     """Those of the layer of a product."""
     return [call for call in captured.calls if isinstance(call, ProductCall) and call.names == layout.names]
+
+
+def _places(layout: BlockLayout, columns: int) -> Callable[[int], list[tuple[slice, slice]]]:
+    """Where the columns of an output (the inputs of the weight, and a one for the bias) lie in the block's vector."""
+
+    def of_output(o: int) -> list[tuple[slice, slice]]:
+        found, column, start = [], 0, 0
+        for shape in layout.shapes:
+            width = math.prod(shape[1:])
+            found.append((slice(column, column + width), slice(start + o * width, start + (o + 1) * width)))
+            column, start = column + width, start + math.prod(shape)
+        assert column == columns
+        return found
+
+    return of_output
 
 
 def _single(captured: Captured, layout: BlockLayout) -> ProductCall | None:
@@ -365,15 +320,15 @@ class DenseCurvature(Structure):
     @staticmethod
     def _add_direct(into: Tensor, layout: BlockLayout, a: Tensor, matrix: Tensor) -> None:
         """sum_b L_b (x) a_b a_b^T, for each pair of outputs."""
-        outputs = matrix.shape[1]
-        order = layout.split(torch.arange(layout.size, device=a.device).unsqueeze(0))
-        at = torch.cat([order[name].reshape(outputs, -1) for name in layout.names], dim=1)
-        for o in range(outputs):
+        places = _places(layout, a.shape[1])
+        for o in range(matrix.shape[1]):
             for p in range(o + 1):
                 found = ((a * matrix[:, o, p].unsqueeze(1)).mT @ a).double()
-                into[at[o].unsqueeze(1), at[p]] += found
-                if p < o:
-                    into[at[p].unsqueeze(1), at[o]] += found
+                for of_row, row in places(o):
+                    for of_column, column in places(p):
+                        into[row, column] += found[of_row, of_column]
+                        if p < o:
+                            into[column, row] += found[of_row, of_column].mT
 
     def add_hessian(self, sums: Params, member: int, layouts: Layouts, outputs: Outputs, params: Params) -> None:
         layout, lines = layouts[0], dict[tuple[str, int], Tensor]()
