@@ -29,11 +29,10 @@ _OPERATORS: list[torch.library.Library] = []
 @cache
 def entries(package: str) -> dict[str, Entry]:
     """The networks of a package; none of a package that is not there."""
-    for name in (NEEDS.get(package, package), package):
-        if importlib.util.find_spec(name) is None:
-            return {}
-        if name == "torchvision":
-            _declare_operators()
+    if importlib.util.find_spec("torchvision") is not None:
+        _declare_operators()
+    if any(importlib.util.find_spec(name) is None for name in (package, NEEDS.get(package, package))):
+        return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         importlib.import_module(package)
