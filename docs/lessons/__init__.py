@@ -30,6 +30,7 @@ FIGURES: dict[str, Callable[[Path], None]] = {
     "one-weight": weights.one_weight,
     "softplus": weights.softplus,
     "weight-decay": weights.weight_decay,
+    "digits": weights.digits,
     "models": latent.models,
     "bounds": latent.bounds,
     "sgd": latent.sgd,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from sklearn.datasets import load_digits
 
 import credo
 from credo.reports.style import BLACK, BLUE, GRAY, GREEN, ORANGE, RED, drawing
@@ -77,3 +78,13 @@ def weight_decay(path: Path) -> None:
             title = f"prior {name}: error {page['error'][name]:.2f}"
             axes.set(title=title, xlabel="x", xlim=(-2, 2), ylim=(-3, 3))
         panels[0].set_ylabel("f(x)")
+
+
+def digits(path: Path) -> None:
+    """Nine labeled images, as the notebook shows them before it trains."""
+    data = load_digits()
+    with drawing(path, 7.5, 1.3) as figure:
+        for axes, image, label in zip(figure.subplots(1, 9), data.images[10:19], data.target[10:19], strict=True):
+            axes.imshow(image, cmap="Greys")
+            axes.axis("off")
+            axes.set_title(str(label), loc="center")

@@ -25,7 +25,7 @@ LOOP = METHODS | {"methods"}
 FIT = LOOP | {"loop"}
 CORE = FIT | {"fit"}
 MEASURES = {"uncertainty", "metrics", "diagnostics"}
-TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "imaging", "vision"}
+TABLES_AND_PAGES = {"data", "evaluation", "reports", "tabular", "vision"}
 APPLIED = CORE | MEASURES | {"exact", "decide", "generative"} | TABLES_AND_PAGES
 ROOT = "credo"
 """The package itself: what `import credo` and names from its face come from."""
@@ -52,9 +52,8 @@ ROOMS: dict[str, set[str]] = {
     "data": GROUND,
     "evaluation": BELIEF | MEASURES | {"data"},
     "reports": GROUND | MEASURES | {"predictive", "posteriors", "evaluation", "loop"},
-    "imaging": CORE | {"data", "generative", "metrics", "reports"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
-    "vision": CORE | {"data", "decide", "evaluation", "reports", "uncertainty", "tabular"},
+    "vision": CORE | {"data", "decide", "evaluation", "generative", "reports", "uncertainty", "tabular"},
     "experiments": APPLIED | {ROOT},
     "estimators": CORE | {"data", "tabular"},
     "cli": APPLIED | {"experiments", ROOT},
@@ -70,7 +69,6 @@ FOREIGN: dict[str, set[str]] = {
     "evaluation": BARE | TABLES,
     "tabular": BARE | TABLES,
     "vision": BARE | TABLES,
-    "imaging": BARE | {"sklearn", "matplotlib", "jinja2"},
     "estimators": BARE | TABLES,
     "reports": BARE | {"matplotlib", "rich", "jinja2"},
     "experiments": BARE | {"matplotlib"},

@@ -30,7 +30,6 @@ ROOMS = (
     "diagnostics",
     "exact",
     "generative",
-    "imaging",
     "decide",
     "tabular",
     "vision",

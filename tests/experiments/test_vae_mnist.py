@@ -18,7 +18,7 @@ from credo.experiments.vae_mnist import bounds
 from credo.experiments.vae_mnist.bounds import BoundResult, numbers, spread_over
 from credo.experiments.vae_mnist.measure import log_mass, unknown_numbers
 from credo.experiments.vae_mnist.problem import long, quick, short, small_images
-from credo.imaging.neighbors import neighbor_map
+from credo.vision.neighbors import neighbor_map
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ METHODS: dict[str, type] = {
     if dataclasses.is_dataclass(getattr(methods, name)) and name != "Tick"
 }
 PARTS: dict[str, type] = {
-    name: value
+    f"priors.{name}" if name in METHODS else name: value  # Laplace is a method and a prior
     for room in (optimizers, schedules, initializers, objective, priors, likelihoods)
     for name, value in vars(room).items()
     if dataclasses.is_dataclass(value)
@@ -103,7 +103,7 @@ def test_all_parts_are_looked_at() -> None:
         "UniformInit",
         "NormalInit",
         "Normal",
-        "Laplace",
+        "priors.Laplace",
         "StudentT",
         "ScaleMixture",
         "LogUniform",

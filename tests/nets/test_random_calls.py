@@ -222,3 +222,63 @@ def test_a_recurrent_network_learns_and_draws_with_its_dropout() -> None:
     outputs = functions(x)
     assert float(outputs.std(0).min()) > 0.0
     torch.testing.assert_close(functions(x[3:5]), outputs[:, 3:5])
+
+
+class InPlace(nn.Module):
+    """Drops in place, and goes on with what it dropped in."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.first, self.last = way, nn.Linear(3, 6), nn.Linear(6, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x).tanh() + 1.0
+        mask = torch.ones_like(h)
+        if self.way == "result not used":
+            nn.functional.dropout(h, 0.5, self.training, inplace=True)
+        elif self.way == "residual":
+            h = h + nn.functional.dropout(h, 0.5, self.training, True)
+        elif self.way == "filled twice":
+            mask.bernoulli_(1e-6)
+            mask.bernoulli_(1.0)
+        elif self.way == "part":
+            mask[:, :3].bernoulli_(0.5)
+        elif self.way == "view":
+            mask.view(-1).bernoulli_(0.5)
+        elif self.way == "data":
+            mask.data.bernoulli_(0.5)
+        elif self.way == "view of units":
+            nn.functional.dropout(h.view(-1, 2, 3), 0.5, self.training, inplace=True)
+        elif self.way == "other half":
+            kept, dropped = h.chunk(2, dim=1)
+            h = torch.cat([kept, nn.functional.dropout(dropped, 0.5, self.training, inplace=True)], dim=1)
+        return self.last(h * mask)
+
+
+def _in_place(way: str) -> tuple[Tensor, nn.Module]:
+    """Draws at one input, and the network at the fitted weights."""
+    x = torch.randn(8, 3)
+    model = credo.Model(InPlace(way), likelihoods.Gaussian())
+    posterior = credo.fit(model, (x, x[:, :1]), credo.MCDropout(epochs=1, batch_size=8))
+    fitted = copy.deepcopy(model.network.module)
+    fitted.load_state_dict({name: values[0] for name, values in posterior.at_mean().variables.params.items()})
+    return posterior.predict(torch.ones(1, 3), draws=300).draws.squeeze(), fitted
+
+
+@pytest.mark.parametrize("way", ["result not used", "residual", "filled twice", "other half"])
+def test_what_is_dropped_in_place_is_dropped_wherever_it_is_used(way: str) -> None:
+    draws, fitted = _in_place(way)
+    with torch.no_grad():
+        alone = torch.cat([fitted.train()(torch.ones(1, 3)) for _ in range(4000)]).flatten()
+    # all 2^6 outputs at most, and as probable: the same network is tried on its own
+    apart = (draws.unsqueeze(1) - alone).abs().amin(1)
+    assert float(apart.max()) < 1e-5  # float32 sums in another order
+    assert len(draws.unique()) > 1 or way == "filled twice"
+    standard_error = alone.std() / len(draws) ** 0.5
+    assert float((draws.mean() - alone.mean()).abs()) <= 5.0 * float(standard_error) + 1e-5  # one in a million; float32
+
+
+@pytest.mark.parametrize("way", ["part", "view", "data", "view of units"])
+def test_dropping_in_place_in_a_view_of_what_is_used_is_refused(way: str) -> None:
+    with pytest.raises(ValueError, match="drops in place"):
+        _in_place(way)

@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.text import Text
 
 from credo.cli.console import answers, plain_warnings, progress, remarks, tell
-from credo.imaging import ImageRun, ImageSet, fit_images
 from credo.loop.progress import Report
+from credo.vision import AutoencoderRun, ImageSet, fit_autoencoder
 
 STYLES = {"good": "green", "fair": "yellow", "poor": "bold red"}
 
@@ -44,7 +44,7 @@ def run(
         bar.say(f"training: {int(report.epoch):,} of {int(report.epochs):,} epochs{words}", report.step / report.total)
 
     with plain_warnings(notes), progress(notes) as bar:
-        done = fit_images(
+        done = fit_autoencoder(
             images,
             out=out,
             latent=latent,
@@ -64,11 +64,11 @@ def run(
         tell(console, mark + Text(check.question, "bold") + Text(f" {check.answer}"), hang=8)
     console.print()
     console.print(f"Report:  {done.report}", markup=False, soft_wrap=True)
-    console.print(f'Python:  credo.imaging.open_image_run("{done.folder}")', markup=False, soft_wrap=True)
+    console.print(f'Python:  credo.vision.open_autoencoder_run("{done.folder}")', markup=False, soft_wrap=True)
     if json_wanted:
         answers().out(json.dumps(summary(done), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def summary(run: ImageRun) -> dict[str, object]:
+def summary(run: AutoencoderRun) -> dict[str, object]:
     """The result for a program to read."""
     return {"run": str(run.folder), "report": str(run.report), **asdict(run.evaluation)}

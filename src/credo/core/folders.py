@@ -14,7 +14,7 @@ from credo.core.storage import StorageError, find
 
 MINIMUM_FREE = 32 * 2**20
 """Bytes that must be free before training begins."""
-RUN_FILES = ("table.json", "images.json")
+RUN_FILES = ("table.json", "images.json", "vae.json")
 """Files by which the folder of a run is known."""
 
 RunT = TypeVar("RunT")

@@ -41,6 +41,7 @@ class DropRequest(NamedTuple):
     x: Tensor  # what units are dropped of; of a mask, the tensor that is filled
     rate: float  # 0 in calls that do not drop
     mask: tuple[int, ...]  # shape of what is dropped independently
+    in_place: bool = False  # whether x is overwritten with the result
 
     @property
     def keep(self) -> float:
@@ -60,8 +61,8 @@ class DropMode(TorchFunctionMode, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        # tensors that were to be filled, and what stands in their place: under vmap they cannot be written to
-        self._filled: dict[int, tuple[Tensor, Tensor]] = {}
+        # tensors that were to be overwritten, and what stands in their place: under vmap they cannot be written to
+        self._placed: dict[int, tuple[Tensor, Tensor]] = {}
 
     @abstractmethod
     def answer(self, drop: DropRequest) -> Tensor:
@@ -69,18 +70,24 @@ class DropMode(TorchFunctionMode, ABC):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._filled:
+        if self._placed:
             args, kwargs = pytree.tree_map_only(Tensor, self._current, (args, kwargs))
         if func in DROPOUTS:
-            return self.answer(dropout_call(func, args, kwargs))
+            return self._answered(dropout_call(func, args, kwargs))
         if func is Tensor.bernoulli_ and (fill := _fill(args, kwargs)):
-            result = self.answer(fill)
-            if result is not fill.x:
-                self._filled[id(fill.x)] = (fill.x, result)
-            return result
+            return self._answered(fill)
         if func in RECURRENT and (call := recurrent_call(func, args)):
             return call(lambda x: self._between(x, call.dropout if call.train else 0.0, packed=call.sizes is not None))
-        return self.other(func, args, kwargs)
+        result = self.other(func, args, kwargs)
+        if self._placed:
+            self._check_current(result, args, kwargs)
+        return result
+
+    def _answered(self, drop: DropRequest) -> Tensor:
+        result = self.answer(drop)
+        if drop.in_place and (drop.kind is DropKind.FILL or result is not drop.x):
+            self._placed[id(drop.x)] = (drop.x, result)
+        return result
 
     def other(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The result of any other call."""
@@ -91,7 +98,21 @@ class DropMode(TorchFunctionMode, ABC):
         return F.dropout(x, rate) if packed else self.answer(DropRequest(DropKind.ZERO, x, rate, tuple(x.shape)))
 
     def _current(self, t: Tensor) -> Tensor:
-        return self._filled.get(id(t), (t, t))[1]
+        while (result := self._placed.get(id(t), (t, t))[1]) is not t:
+            t = result
+        return t
+
+    def _check_current(self, result: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """Refuse values that were overwritten through another tensor of the same memory, where they still stand."""
+        if not any(isinstance(t, Tensor) for t in pytree.tree_leaves(result)):
+            return  # a look at shape or dtype
+        used = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor) and id(t) not in self._placed]
+        if any(_overlap(t, x) for t in used for x, result in self._placed.values() if t is not result):
+            raise ValueError(
+                "the network drops in place (bernoulli_ or inplace=True) in a part or another view of a tensor that it "
+                "uses afterwards: draws would not have it. Drop out of place: x = F.dropout(x, p, self.training), or "
+                "mask = torch.empty(shape).bernoulli_(p) for the whole mask"
+            )
 
 
 def dropout_call(func: Any, args: Any, kwargs: dict[str, Any]) -> DropRequest:
@@ -101,7 +122,9 @@ def dropout_call(func: Any, args: Any, kwargs: dict[str, Any]) -> DropRequest:
     training = args[2] if len(args) > 2 else kwargs.get("training", kwargs.get("train", func not in _ALPHAS))
     axes = x.ndim - 2 if func is F.feature_alpha_dropout else CHANNEL_AXES.get(func, 0)
     mask = (*x.shape[: x.ndim - axes], *([1] * axes))
-    return DropRequest(DropKind.ALPHA if func in _ALPHAS else DropKind.ZERO, x, float(rate) if training else 0.0, mask)
+    rate = float(rate) if training else 0.0
+    in_place = bool(args[3] if len(args) > 3 else kwargs.get("inplace", False))
+    return DropRequest(DropKind.ALPHA if func in _ALPHAS else DropKind.ZERO, x, rate, mask, in_place)
 
 
 def _fill(args: Any, kwargs: dict[str, Any]) -> DropRequest | None:
@@ -109,7 +132,20 @@ def _fill(args: Any, kwargs: dict[str, Any]) -> DropRequest | None:
     keep = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
     if isinstance(keep, Tensor) or kwargs.get("generator") is not None:
         return None
-    return DropRequest(DropKind.FILL, args[0], 1.0 - float(keep), tuple(args[0].shape))
+    return DropRequest(DropKind.FILL, args[0], 1.0 - float(keep), tuple(args[0].shape), in_place=True)
+
+
+def _overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have an entry at the same place in memory; of tensors under vmap it is not known."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    if a is b or wrapped(a) or wrapped(b) or a.layout is not torch.strided or b.layout is not torch.strided:
+        return False
+    memory, other = a.untyped_storage(), b.untyped_storage()
+    if memory.data_ptr() != other.data_ptr() or memory.nbytes() == 0 or a.dtype != b.dtype:
+        return False
+    places = torch.zeros(memory.nbytes() // a.element_size(), dtype=torch.bool)
+    places.as_strided(a.shape, a.stride(), a.storage_offset()).fill_(True)
+    return bool(places.as_strided(b.shape, b.stride(), b.storage_offset()).any())
 
 
 class Masked(DropMode):

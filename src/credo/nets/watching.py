@@ -120,7 +120,7 @@ class Watcher(DropMode):
         return result
 
     def _place(self, name: str) -> Place:
-        lines, frame = [], sys._getframe(3)
+        lines, frame = [], sys._getframe(4)
         while frame is not None and frame.f_code is not watched.__code__:
             lines.append((frame.f_code, frame.f_lasti))
             frame = frame.f_back  # type: ignore[assignment]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy
 import torch
 from matplotlib.figure import Figure
@@ -19,6 +17,7 @@ from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive
 from credo.reports.inline import svg
 from credo.reports.style import BLUE, GRAY, RED
+from credo.reports.template import filled
 from credo.uncertainty import Alarm, Doubt, doubt_gradient, score
 
 DRAWN = 200
@@ -134,9 +133,6 @@ def doubt_report(
 
 def page(cards: Sequence[ImageCard], classes: Sequence[str], doubt: str, rate: float, title: str) -> str:
     """The page as HTML."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("credo.reports", "."), autoescape=True, undefined=jinja2.StrictUndefined
-    )
     shown = [
         {
             "name": card.name,
@@ -156,8 +152,8 @@ def page(cards: Sequence[ImageCard], classes: Sequence[str], doubt: str, rate: f
         }
         for number, card in enumerate(cards)
     ]
-    return environment.get_template("doubt.html.jinja").render(
-        style=files("credo.reports").joinpath("page.css").read_text(encoding="utf-8"),
+    return filled(
+        "doubt.html.jinja",
         title=title,
         cards=shown,
         doubt=doubt,

@@ -5,16 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any
-
-import jinja2
 
 from credo.evaluation.checks import percent
 from credo.evaluation.metadata import RunMetadata
 from credo.evaluation.values import Evaluation
 from credo.reports import words
 from credo.reports.pictures import pictures
+from credo.reports.template import filled
 
 MARKS = {"good": "✓ good", "fair": "! fair", "poor": "✗ poor"}
 """A check's rating, shown by sign and word and not by color alone."""
@@ -72,9 +70,6 @@ def rendered(
         said: what becomes of the sentences of an evaluation.
         more: values that the template asks for.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("credo.reports", "."), autoescape=True, undefined=jinja2.StrictUndefined
-    )
     figures = {
         name: Drawing(said(picture.svg()), said(picture.caption))
         for name, picture in pictures(evaluation, history).items()
@@ -83,8 +78,8 @@ def rendered(
     checks = tuple(
         replace(check, answer=said(check.answer), question=said(check.question)) for check in evaluation.checks
     )
-    return environment.get_template(template).render(
-        style=files("credo.reports").joinpath("page.css").read_text(encoding="utf-8"),
+    return filled(
+        template,
         evaluation=replace(evaluation, checks=checks),
         classes=bool(evaluation.classes),
         summary=[said(sentence) for sentence in sentences],

@@ -95,6 +95,26 @@ def read_image(path: str | Path, size: int, channels: int = 3) -> NDArray[np.uin
     return pixels.transpose(2, 0, 1).copy()
 
 
+def read_values(path: str | Path) -> NDArray[np.float32]:
+    """A file at its own size, from 0 to 1: (H, W) where it is gray, otherwise (H, W, 3).
+
+    It is turned upright as its EXIF orientation says; what is transparent becomes white; 16 bits keep their precision.
+
+    Args:
+        path: of the file, in any format that Pillow reads.
+
+    Raises:
+        UnreadableImageError: if it is no image, or is damaged.
+    """
+    with _opened(path) as image:
+        image.load()
+        upright, gray = _upright(image), image.mode in GRAY
+        if upright.mode.startswith("I"):
+            return _sixteen_bits(upright).astype(np.float32) / 65535.0
+        plain = _eight_bits(upright, path).convert("L" if gray else "RGB")
+        return np.asarray(plain, dtype=np.float32) / 255.0
+
+
 def _upright(image: Any) -> Any:
     """The image as its EXIF orientation says; as it is stored where that cannot be understood."""
     try:
@@ -110,12 +130,15 @@ def _eight_bits(image: Any, path: str | Path) -> Any:
             f"{path} has floating-point pixels, whose white nobody knows: save it with 8 or 16 bits"
         )
     if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64).clip(0, 65535)
-        return pillow().fromarray((values // 257).astype(np.uint8))
+        return pillow().fromarray((_sixteen_bits(image) // 257).astype(np.uint8))
     if image.mode in TRANSPARENT or "transparency" in image.info:
         over = image.convert("RGBA")
         return pillow().alpha_composite(pillow().new("RGBA", over.size, (255, 255, 255, 255)), over)
     return image
+
+
+def _sixteen_bits(image: Any) -> NDArray[np.int64]:
+    return np.asarray(image).astype(np.int64).clip(0, 65535)
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from credo.experiments.base import Figure
 from credo.experiments.vae_mnist.bounds import BoundResult, spread_over
 from credo.experiments.vae_mnist.measure import PRINTED, Trained
 from credo.generative import FittedVAE
-from credo.imaging.neighbors import neighbor_map
 from credo.likelihoods import ContinuousBernoulli, GrayCrossEntropy
 from credo.reports.autoencoder_figures import Array, by_class, dimensions, displayable, pairs, scores, show
 from credo.reports.style import BLUE, COLORS, GRAY, RED, drawing
+from credo.vision.neighbors import neighbor_map
 
 PAIRS, SAMPLES, STEPS, SIDE = 12, 60, 12, 16
 """Images that are reconstructed, drawn samples, pictures between two images, and points along a side of the map."""

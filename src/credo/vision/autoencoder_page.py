@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from importlib.resources import files
 from typing import Any, NamedTuple
 
-import jinja2
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
 from credo.generative import FittedVAE
-from credo.imaging.evaluating import evenly
-from credo.imaging.runs import ImageEvaluation
 from credo.reports.autoencoder_figures import bound_curve, by_class, dimensions, displayable, pairs, show
-from credo.reports.inline import HEIGHT, svg
 from credo.reports.page import MARKS
+from credo.reports.pictures import ReportFigure
+from credo.reports.template import filled
+from credo.vision.autoencoder_evaluation import evenly
+from credo.vision.autoencoder_runs import AutoencoderEvaluation
 
 PAIRS, SAMPLES, STEPS, SIDE = 10, 40, 10, 14
 """Images that are reconstructed, drawn samples, pictures between two images, and points along a side of the map."""
@@ -38,35 +34,13 @@ class LatentPoints(NamedTuple):
     axis: str
 
 
-@dataclass(frozen=True)
-class PageFigure:
-    """A figure of the page.
-
-    Attributes:
-        name: in the page.
-        label: text alternative: what is drawn.
-        caption: what to see in it.
-        draw: on the axes that it is given.
-        height: in inches.
-    """
-
-    name: str
-    label: str
-    caption: str
-    draw: Callable[[Axes], None]
-    height: float = HEIGHT
-
-    def svg(self) -> str:
-        """The figure as an SVG element."""
-
-        def on(figure: Figure) -> None:
-            self.draw(figure.subplots())
-
-        return svg(self.name, self.label, on, self.height)
-
-
 def autoencoder_page(
-    fitted: FittedVAE, evaluation: ImageEvaluation, x: Tensor, held_out: Tensor, points: LatentPoints | None, run: str
+    fitted: FittedVAE,
+    evaluation: AutoencoderEvaluation,
+    x: Tensor,
+    held_out: Tensor,
+    points: LatentPoints | None,
+    run: str,
 ) -> str:
     """The report as HTML.
 
@@ -78,11 +52,8 @@ def autoencoder_page(
         points: where the latter lie in the latent space.
         run: name of the run folder, for the examples.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("credo.imaging", "."), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    return environment.get_template("page.html.jinja").render(
-        style=files("credo.reports").joinpath("page.css").read_text(encoding="utf-8"),
+    return filled(
+        "autoencoder.html.jinja",
         found=evaluation,
         size=" x ".join(map(str, evaluation.shape)),
         used=sum(evaluation.active),
@@ -97,7 +68,7 @@ def autoencoder_page(
     )
 
 
-def _tiles(found: ImageEvaluation) -> list[dict[str, str]]:
+def _tiles(found: AutoencoderEvaluation) -> list[dict[str, str]]:
     return [
         {
             "value": f"{100 * max(0.0, found.explained):.0f} %",
@@ -108,7 +79,7 @@ def _tiles(found: ImageEvaluation) -> list[dict[str, str]]:
     ]
 
 
-def _rows(found: ImageEvaluation) -> list[dict[str, str]]:
+def _rows(found: AutoencoderEvaluation) -> list[dict[str, str]]:
     """The table of numbers."""
     nats = "nats" if found.density else "nats of the cross-entropy, which is no density"
     return [
@@ -127,7 +98,7 @@ def _height(images: NDArray[Any], columns: int) -> float:
     return float(max(0.8, 5.2 * rows * (height + 1) / (columns * (width + 1)) + 0.35))
 
 
-def _pictures(fitted: FittedVAE, x: Tensor, held_out: Tensor) -> list[PageFigure]:
+def _pictures(fitted: FittedVAE, x: Tensor, held_out: Tensor) -> list[ReportFigure]:
     """Reconstructions and samples; none where the examples are no images."""
     found = []
     for name, some, what in (("held", held_out, "Held-out images"), ("seen", x, "Images that it learned from")):
@@ -138,15 +109,15 @@ def _pictures(fitted: FittedVAE, x: Tensor, held_out: Tensor) -> list[PageFigure
         draw = partial(pairs, before=shown[: len(before)], after=shown[len(before) :])
         label = f"{what} in the upper row, and their reconstructions in the lower one."
         caption = f"{what} above, and below each its reconstruction, E[x | z] at the mean of q(z | x)."
-        found.append(PageFigure(name, label, caption, draw, _height(shown, len(before))))
+        found.append(ReportFigure(name, label, caption, draw, _height(shown, len(before))))
     samples = displayable(fitted.sample(SAMPLES))
     assert samples is not None
     caption = "New images, E[x | z] for z drawn from the prior. Blurred or odd ones show where no training image lies."
     draw = partial(show, images=samples, columns=PAIRS)
-    return [*found, PageFigure("samples", "A grid of new images.", caption, draw, _height(samples, PAIRS))]
+    return [*found, ReportFigure("samples", "A grid of new images.", caption, draw, _height(samples, PAIRS))]
 
 
-def _space(fitted: FittedVAE, held_out: Tensor) -> list[PageFigure]:
+def _space(fitted: FittedVAE, held_out: Tensor) -> list[ReportFigure]:
     """The map of two dimensions, and the way from one image to another."""
     if displayable(held_out[:1]) is None:
         return []
@@ -158,7 +129,7 @@ def _space(fitted: FittedVAE, held_out: Tensor) -> list[PageFigure]:
         caption = "From one held-out image to another, by the decoder along the straight line between their z."
         draw = partial(show, images=between, columns=STEPS)
         found.append(
-            PageFigure("between", "Rows of images that change step by step.", caption, draw, _height(between, STEPS))
+            ReportFigure("between", "Rows of images that change step by step.", caption, draw, _height(between, STEPS))
         )
     if fitted.latent == 2:
         grid = fitted.manifold(SIDE)
@@ -166,11 +137,11 @@ def _space(fitted: FittedVAE, held_out: Tensor) -> list[PageFigure]:
         assert tiles is not None
         caption = "What the decoder makes of a grid of equal probability over the two latent dimensions."
         draw = partial(show, images=tiles, columns=SIDE)
-        found.append(PageFigure("map", "A square grid of images.", caption, draw, _height(tiles, SIDE)))
+        found.append(ReportFigure("map", "A square grid of images.", caption, draw, _height(tiles, SIDE)))
     return found
 
 
-def _points(found: LatentPoints | None) -> list[PageFigure]:
+def _points(found: LatentPoints | None) -> list[ReportFigure]:
     """Held-out images as points."""
     if found is None:
         return []
@@ -182,10 +153,10 @@ def _points(found: LatentPoints | None) -> list[PageFigure]:
         else "A map (t-SNE) of the means of q(z | x), on which neighbors lie together"
     )
     draw = partial(by_class, points=np.asarray(found.points), labels=found.labels if named else None, axis=found.axis)
-    return [PageFigure("points", "Scatter of images in two dimensions.", f"{how}: held-out images, {what}.", draw)]
+    return [ReportFigure("points", "Scatter of images in two dimensions.", f"{how}: held-out images, {what}.", draw)]
 
 
-def _training(fitted: FittedVAE, held_out: Tensor) -> list[PageFigure]:
+def _training(fitted: FittedVAE, held_out: Tensor) -> list[ReportFigure]:
     """What each dimension carries, and how the bound rose."""
     x = evenly(held_out, 1000)
     active = fitted.active(x) if len(x) > 1 else torch.zeros(fitted.latent, dtype=torch.bool)
@@ -194,21 +165,21 @@ def _training(fitted: FittedVAE, held_out: Tensor) -> list[PageFigure]:
         "is the prior, whatever the image."
     )
     draw = partial(dimensions, kl=fitted.kl_per_dimension(x), active=active)
-    found = [PageFigure("dimensions", "Bars: nats of each latent dimension.", caption, draw)]
+    found = [ReportFigure("dimensions", "Bars: nats of each latent dimension.", caption, draw)]
     if len(fitted.history) > 1:
         caption = (
             "The bound in the course of training (higher is better). Where the curve of held-out images falls, the "
             "decoder learns training images by heart."
         )
         draw = partial(bound_curve, history=fitted.history)
-        found.append(PageFigure("training", "Curves: bound against epoch.", caption, draw))
+        found.append(ReportFigure("training", "Curves: bound against epoch.", caption, draw))
     return found
 
 
 def _snippet(run: str) -> str:
     return (
-        "from credo.imaging import open_image_run\n\n"
-        f"run = open_image_run({run!r})\n"
+        "from credo.vision import open_autoencoder_run\n\n"
+        f"run = open_autoencoder_run({run!r})\n"
         "vae = run.fitted\n"
         "mean, scale = vae.encode(x)   # q(z | x); x as it was in the file, bytes divided by 255\n"
         "vae.reconstruct(x)            # E[x | z] at the mean\n"

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from credo.data import DataError
-from credo.imaging import read_images
+from credo.vision import read_image_set
 
 
 def pictures(folder: Path, count: int = 6, mode: str = "L") -> Path:
@@ -27,7 +27,7 @@ def pictures(folder: Path, count: int = 6, mode: str = "L") -> Path:
 def test_bytes_and_labels_of_an_npz_file(tmp_path: Path) -> None:
     x = np.arange(60, dtype=np.uint8).reshape(5, 3, 4)
     np.savez(tmp_path / "a.npz", x=x, y=np.array([3, 3, 1, 0, 2]), x_test=x[:2], y_test=np.array([3, 3]))
-    found = read_images(tmp_path / "a.npz")
+    found = read_image_set(tmp_path / "a.npz")
     torch.testing.assert_close(found.x, torch.as_tensor(x) / 255.0)
     assert found.labels == ("3", "3", "1", "0", "2")
     assert found.x_test is not None
@@ -38,25 +38,45 @@ def test_bytes_and_labels_of_an_npz_file(tmp_path: Path) -> None:
 def test_other_names_and_forms(tmp_path: Path) -> None:
     gray = np.linspace(0, 1, 3 * 64).reshape(3, 64)
     np.save(tmp_path / "a.npy", gray)
-    found = read_images(tmp_path / "a.npy")
+    found = read_image_set(tmp_path / "a.npy")
     assert found.x.shape == (3, 8, 8)
     assert "read as 8 x 8 pixels" in found.notes[0]
     np.savez(tmp_path / "b.npz", scans=gray.reshape(3, 8, 8).astype(np.float64), names=np.array(["a", "b", "c"]))
-    assert torch.equal(read_images(tmp_path / "b.npz").x, found.x)
+    assert torch.equal(read_image_set(tmp_path / "b.npz").x, found.x)
     np.savez(tmp_path / "c.npz", x=gray > 0.5)
-    assert set(read_images(tmp_path / "c.npz").x.unique().tolist()) == {0.0, 1.0}
+    assert set(read_image_set(tmp_path / "c.npz").x.unique().tolist()) == {0.0, 1.0}
 
 
 def test_a_folder_of_pictures(tmp_path: Path) -> None:
-    found = read_images(pictures(tmp_path / "some"))
+    found = read_image_set(pictures(tmp_path / "some"))
     assert found.x.shape == (6, 4, 5)
     assert found.labels == ("class 0",) * 3 + ("class 1",) * 3
     assert float(found.x[1, 0, 0]) == pytest.approx(80 / 255)
-    assert read_images(pictures(tmp_path / "color", mode="RGB")).x.shape == (6, 4, 5, 3)
+    assert read_image_set(pictures(tmp_path / "color", mode="RGB")).x.shape == (6, 4, 5, 3)
     deep = Image.fromarray(np.full((4, 5), 65535, dtype=np.uint16))
     (tmp_path / "deep").mkdir()
     deep.save(tmp_path / "deep" / "0.png")
-    assert float(read_images(tmp_path / "deep").x.max()) == 1.0
+    assert float(read_image_set(tmp_path / "deep").x.max()) == 1.0
+
+
+def test_a_picture_is_read_as_it_is_seen(tmp_path: Path) -> None:
+    """Turned upright by EXIF, over white where it is transparent; 8 and 16 bits are on one scale, and both keep it."""
+    seen = np.array([[0, 51, 102], [153, 204, 255]], np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(np.ascontiguousarray(np.rot90(seen))).save(tmp_path / "a.png", exif=exif)
+    deep = seen.astype(np.uint16) * 257 + np.uint16(seen < 255)
+    Image.fromarray(deep).save(tmp_path / "b.png")
+    clear = np.stack([seen, np.full_like(seen, 255)], -1)
+    clear[0, 0, 1] = 0
+    Image.fromarray(clear).save(tmp_path / "c.png")
+    (tmp_path / "__MACOSX").mkdir()
+    (tmp_path / "__MACOSX" / "a.png").write_bytes(b"no image")
+    expected = torch.as_tensor(seen) / 255.0
+    found = read_image_set(tmp_path).x
+    torch.testing.assert_close(found[0], expected)
+    torch.testing.assert_close(found[1], torch.as_tensor(deep.astype(np.float32)) / 65535.0)
+    torch.testing.assert_close(found[2], torch.where(expected == 0.0, 1.0, expected))
 
 
 def saved(tmp_path: Path, **arrays: Any) -> Path:
@@ -102,11 +122,11 @@ MISTAKES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nan": (lambda f: saved(f, x=np.array([[0.0, 1.0], [np.nan, 0.0]])), "NaN or infinite values in 1 image.*number 1"),
     "test size": (lambda f: saved(f, x=np.zeros((2, 4, 4)), x_test=np.zeros((2, 4, 5))), "one size"),
     "sizes": (another_size, r"2 sizes: 6 are 5 x 4 pixels, and for one class 0/odd.png is 5 x 7"),
-    "broken": (broken_picture, "broken.png cannot be read as an image"),
+    "broken": (broken_picture, r"broken.png cannot be read as an image \(.*\): mend or remove it"),
 }
 
 
 @pytest.mark.parametrize(("make", "answer"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_bad_file_is_answered_in_a_sentence(tmp_path: Path, make: Callable[[Path], Path], answer: str) -> None:
     with pytest.raises(DataError, match=answer):
-        read_images(make(tmp_path))
+        read_image_set(make(tmp_path))

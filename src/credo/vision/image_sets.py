@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from credo.core.optional import optional
 from credo.data import DataError
+from credo.vision.folder import images_below
+from credo.vision.reading import SUFFIXES, UnreadableImageError, printable, read_values
 
 Array = NDArray[Any]
 
@@ -24,10 +25,6 @@ IMAGES = ("x", "images", "x_train", "train_images", "data")
 """Names of the array of images in a file, in the order in which they are looked for."""
 LABELS = ("y", "labels", "y_train", "train_labels", "targets")
 HELD_OUT, HELD_OUT_LABELS = ("x_test", "test_images"), ("y_test", "test_labels")
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-"""How files of a folder end that are read as images."""
-MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGB", "LA": "L", "I;16": "I;16"}
-"""What images of Pillow's modes are read as."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +48,7 @@ class ImageSet:
     notes: tuple[str, ...] = ()
 
 
-def read_images(path: str | Path) -> ImageSet:
+def read_image_set(path: str | Path) -> ImageSet:
     """Images of an npz or npy file, or of a folder of pictures, whose folders inside are classes.
 
     Raises:
@@ -140,9 +137,9 @@ def _values(array: Array, name: str) -> tuple[Tensor, tuple[str, ...]]:
 
 def _of_folder(folder: Path) -> ImageSet:
     """All pictures below a folder; if they lie in folders of their own, these are their classes."""
-    files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in PICTURES and not _hidden(p, folder))
+    files = sorted(images_below(folder))
     if not files:
-        raise DataError(f"{folder} holds no images: their names end in {', '.join(PICTURES)}")
+        raise DataError(f"{folder} holds no images: their names end in {', '.join(SUFFIXES)}")
     each = [_picture(path) for path in files]
     shapes = Counter(picture.shape for picture in each)
     if len(shapes) > 1:
@@ -153,27 +150,18 @@ def _of_folder(folder: Path) -> ImageSet:
             f"{folder} holds images of {len(shapes)} sizes: {shapes[usual]} are {_size(usual)}, and for one "
             f"{other.relative_to(folder)} is {_size(size)}: bring all to one size first"
         )
-    classes = [path.relative_to(folder).parts[0] if path.parent != folder else "" for path in files]
+    classes = [printable(path.relative_to(folder).parts[0]) if path.parent != folder else "" for path in files]
     named = len(set(classes)) > 1 and "" not in classes
-    whole = np.stack(each)
-    values = torch.as_tensor(whole.astype(np.float32)) / (65535.0 if whole.dtype == np.uint16 else 255.0)
+    values = torch.as_tensor(np.stack(each))
     note = f"{len(files):,} files, {_size(each[0].shape)}; gray values were divided by the largest that is possible"
     return ImageSet(folder.name or str(folder), values, tuple(classes) if named else None, notes=(note,))
 
 
-def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-
 def _picture(path: Path) -> Array:
-    """(H, W), or (H, W, 3) in color."""
-    image = optional("PIL.Image", "images")
     try:
-        with image.open(path) as opened:
-            mode = MODES.get(opened.mode, "RGB")
-            return np.asarray(opened if opened.mode == mode else opened.convert(mode))
-    except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be read as an image ({error}): mend or remove it") from None
+        return read_values(path)
+    except UnreadableImageError as error:
+        raise UnreadableImageError(f"{error}: mend or remove it") from None
 
 
 def _size(shape: tuple[int, ...]) -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import uuid
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from credo.core.folders import write_whole
 from credo.core.storage import SCHEMA, StorageError, find, read_json, write_folder
 from credo.generative import FittedVAE
+from credo.tabular.saving import json_text
+from credo.vision.runs import FILES, REPORT
 
-VAE_FILE, REPORT = "vae.json", "report.html"
+VAE_FILE = "vae.json"
 
 
 @dataclass(frozen=True)
-class ImageCheck:
+class AutoencoderCheck:
     """A question about the autoencoder, and its answer.
 
     Attributes:
@@ -31,7 +31,7 @@ class ImageCheck:
 
 
 @dataclass(frozen=True)
-class ImageEvaluation:
+class AutoencoderEvaluation:
     """What images say that the autoencoder has not seen, beside those that it has.
 
     Attributes:
@@ -88,7 +88,7 @@ class ImageEvaluation:
     created: str
     credo: str
     notes: list[str]
-    checks: list[ImageCheck]
+    checks: list[AutoencoderCheck]
 
     @property
     def explained(self) -> float:
@@ -97,7 +97,7 @@ class ImageEvaluation:
 
 
 @dataclass(frozen=True, eq=False)
-class ImageRun:
+class AutoencoderRun:
     """An autoencoder, what was measured of it, and where it lies.
 
     Attributes:
@@ -107,7 +107,7 @@ class ImageRun:
     """
 
     fitted: FittedVAE
-    evaluation: ImageEvaluation
+    evaluation: AutoencoderEvaluation
     folder: Path | None = None
 
     @property
@@ -116,42 +116,26 @@ class ImageRun:
         return None if self.folder is None else self.folder / REPORT
 
 
-def save_image_run(fitted: FittedVAE, evaluation: ImageEvaluation, page: str, folder: Path) -> ImageRun:
+def save_autoencoder_run(
+    fitted: FittedVAE, evaluation: AutoencoderEvaluation, page: str, folder: Path
+) -> AutoencoderRun:
     """Write a run, so that the folder holds all of it or what it held before.
 
     Raises:
         StorageError: if it cannot be written.
     """
-    where = folder.resolve()
-    made = where.with_name(f".{where.name}.{uuid.uuid4().hex[:8]}")
-    numbers = json.dumps({"schema": SCHEMA, **asdict(evaluation)}, indent=1, ensure_ascii=False, allow_nan=False)
-    try:
+    numbers = json_text({"schema": SCHEMA, **asdict(evaluation)})
+
+    def write(made: Path) -> None:
         fitted.save(made)
-        write_folder(made, {VAE_FILE: numbers + "\n", REPORT: page}, {})
-        _put(made, where)
-    except (StorageError, OSError) as error:
-        raise StorageError(f"{folder} cannot be written ({str(error).replace(str(made), str(folder))})") from error
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-    return ImageRun(fitted, evaluation, folder)
+        write_folder(made, {VAE_FILE: numbers, REPORT: page}, {})
+
+    write_whole(folder, write, FILES)
+    return AutoencoderRun(fitted, evaluation, folder)
 
 
-def _put(made: Path, where: Path) -> None:
-    """Move a finished folder to its place; a run that lies there goes."""
-    old = where.with_name(f"{made.name}.old")
-    if where.exists():
-        where.rename(old)
-    try:
-        made.rename(where)
-    except OSError:
-        if old.exists():
-            old.rename(where)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def open_image_run(folder: str | Path) -> ImageRun:
-    """Read a run that `fit_images` or `credo vae` wrote.
+def open_autoencoder_run(folder: str | Path) -> AutoencoderRun:
+    """Read a run that `fit_autoencoder` or `credo vae` wrote.
 
     Raises:
         StorageError: if the folder is missing, damaged, from a newer credo, or something else.
@@ -161,14 +145,9 @@ def open_image_run(folder: str | Path) -> ImageRun:
         raise StorageError(f"{path} holds no autoencoder: give a folder that `credo vae` wrote")
     data = read_json(path, VAE_FILE)
     try:
-        checks = [ImageCheck(**check) for check in data["checks"]]
-        known: dict[str, Any] = {f.name: data[f.name] for f in fields(ImageEvaluation)}
-        evaluation = ImageEvaluation(**{**known, "checks": checks})
+        checks = [AutoencoderCheck(**check) for check in data["checks"]]
+        known: dict[str, Any] = {f.name: data[f.name] for f in fields(AutoencoderEvaluation)}
+        evaluation = AutoencoderEvaluation(**{**known, "checks": checks})
     except (KeyError, TypeError) as error:
         raise StorageError(f"{path / VAE_FILE} is damaged ({error!r})") from None
-    return ImageRun(FittedVAE.load(path), evaluation, path)
-
-
-def is_image_run(folder: Path) -> bool:
-    """Whether a run of an autoencoder lies in a folder."""
-    return find(folder, VAE_FILE) is not None
+    return AutoencoderRun(FittedVAE.load(path), evaluation, path)

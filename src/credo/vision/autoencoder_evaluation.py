@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from credo.generative import FittedVAE
-from credo.imaging.reading import ImageSet
-from credo.imaging.runs import ImageCheck, ImageEvaluation
 from credo.likelihoods import GrayCrossEntropy
+from credo.vision.autoencoder_runs import AutoencoderCheck, AutoencoderEvaluation
+from credo.vision.image_sets import ImageSet
 
 LOOKED_AT = 1_000
 """Images of either kind that numbers are means over."""
@@ -28,9 +28,9 @@ def evenly(x: Tensor, count: int) -> Tensor:
     return x[torch.linspace(0, len(x) - 1, min(count, len(x))).round().long()]
 
 
-def evaluate_images(
+def evaluate_autoencoder(
     fitted: FittedVAE, images: ImageSet, x: Tensor, held_out: Tensor, notes: tuple[str, ...], seed: int
-) -> ImageEvaluation:
+) -> AutoencoderEvaluation:
     """The numbers of a report.
 
     Args:
@@ -46,7 +46,7 @@ def evaluate_images(
     active = fitted.active(unseen) if len(unseen) > 1 else kl > math.inf
     record, likelihood = fitted.posterior.record, fitted.posterior.model.likelihood
     curve = [(row["validation_bound"], row["epoch"]) for row in fitted.history if "validation_bound" in row]
-    found = ImageEvaluation(
+    found = AutoencoderEvaluation(
         source=images.source,
         trained=len(x),
         held_out=len(held_out),
@@ -82,42 +82,42 @@ def _error(made: Tensor, x: Tensor) -> float:
     return float((made.double() - x.double()).square().mean().sqrt())
 
 
-def _reconstructs(found: ImageEvaluation) -> ImageCheck:
+def _reconstructs(found: AutoencoderEvaluation) -> AutoencoderCheck:
     part, question = found.explained, "Does it reconstruct images that it has not seen?"
     advice = "more epochs, more latent dimensions (--latent) or more images may help"
     if part <= 0.0:
-        return ImageCheck(question, POOR, f"No: always giving the mean image would be nearer; {advice}.")
+        return AutoencoderCheck(question, POOR, f"No: always giving the mean image would be nearer; {advice}.")
     rating = GOOD if part >= 0.5 else FAIR if part >= 0.2 else POOR
     word = {GOOD: "Yes", FAIR: "Partly", POOR: "Hardly"}[rating]
     what = "of what varies around the mean image"
     answer = f"{word}: its reconstructions of held-out images explain {100 * part:.0f} % {what}"
-    return ImageCheck(question, rating, f"{answer}." if rating == GOOD else f"{answer}; {advice}.")
+    return AutoencoderCheck(question, rating, f"{answer}." if rating == GOOD else f"{answer}; {advice}.")
 
 
-def _generalizes(found: ImageEvaluation) -> ImageCheck:
+def _generalizes(found: AutoencoderEvaluation) -> AutoencoderCheck:
     question = "Does it do as well there as on images that it learned from?"
     ratio = found.error / found.error_trained if found.error_trained > 0 else 1.0
     numbers = f"an error of {found.error:.3g} against {found.error_trained:.3g}"
     if ratio <= 1.15:
-        return ImageCheck(question, GOOD, f"Yes: {numbers}.")
+        return AutoencoderCheck(question, GOOD, f"Yes: {numbers}.")
     rating = FAIR if ratio <= 1.6 else POOR
-    return ImageCheck(
+    return AutoencoderCheck(
         question, rating, f"No: {numbers}. It knows training images by heart; more images or fewer epochs would help."
     )
 
 
-def _uses_its_dimensions(found: ImageEvaluation) -> ImageCheck:
+def _uses_its_dimensions(found: AutoencoderEvaluation) -> AutoencoderCheck:
     question, used, count = "Does it use its latent dimensions?", sum(found.active), len(found.active)
     if used == count:
-        return ImageCheck(question, GOOD, f"Yes, all {count}.")
+        return AutoencoderCheck(question, GOOD, f"Yes, all {count}.")
     if used == 0:
-        return ImageCheck(
+        return AutoencoderCheck(
             question, POOR, "No: the posterior has collapsed to the prior, and all reconstructions are alike."
         )
-    return ImageCheck(question, FAIR, f"{used} of {count}: --latent {used} would do as well.")
+    return AutoencoderCheck(question, FAIR, f"{used} of {count}: --latent {used} would do as well.")
 
 
-def _ended(found: ImageEvaluation, curve: list[tuple[float, float]]) -> ImageCheck:
+def _ended(found: AutoencoderEvaluation, curve: list[tuple[float, float]]) -> AutoencoderCheck:
     """By the held-out bound, (bound, epoch) for some epochs."""
     question, (last, _) = "Was training as long as it should be?", curve[-1]
     if found.best_epoch < 0.8 * found.epochs:
@@ -125,8 +125,10 @@ def _ended(found: ImageEvaluation, curve: list[tuple[float, float]]) -> ImageChe
             f"Too long: the held-out bound was best after epoch {found.best_epoch:.0f} of {found.epochs:.0f} "
             f"(--epochs {max(1, round(found.best_epoch))})."
         )
-        return ImageCheck(question, FAIR, answer)
+        return AutoencoderCheck(question, FAIR, answer)
     before = [bound for bound, epoch in curve if epoch <= 0.9 * found.epochs]
     if not before or last - before[-1] > RISE * (last - curve[0][0]):
-        return ImageCheck(question, FAIR, "The held-out bound was still rising when it ended: more epochs would help.")
-    return ImageCheck(question, GOOD, f"Yes: the held-out bound was best after epoch {found.best_epoch:.0f}.")
+        return AutoencoderCheck(
+            question, FAIR, "The held-out bound was still rising when it ended: more epochs would help."
+        )
+    return AutoencoderCheck(question, GOOD, f"Yes: the held-out bound was best after epoch {found.best_epoch:.0f}.")

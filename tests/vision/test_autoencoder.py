@@ -18,10 +18,10 @@ from credo.cli.main import app
 from credo.cli.options import PIXEL_LIKELIHOODS
 from credo.core.storage import StorageError
 from credo.data.sets import load
-from credo.imaging import ImageRun, fit_images, open_image_run
-from credo.imaging.evaluating import _ended, _generalizes, _reconstructs, _uses_its_dimensions
-from credo.imaging.fitting import LIKELIHOODS
 from credo.reports.autoencoder_figures import displayable, mosaic
+from credo.vision import AutoencoderRun, fit_autoencoder, open_autoencoder_run
+from credo.vision.autoencoder import LIKELIHOODS
+from credo.vision.autoencoder_evaluation import _ended, _generalizes, _reconstructs, _uses_its_dimensions
 
 
 def digits(folder: Path, count: int = 300) -> Path:
@@ -34,19 +34,19 @@ def digits(folder: Path, count: int = 300) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("imaging")
+    return tmp_path_factory.mktemp("autoencoder")
 
 
 @pytest.fixture(scope="module")
-def run(folder: Path) -> ImageRun:
-    return fit_images(digits(folder), out=folder / "run", latent=2, epochs=20)
+def run(folder: Path) -> AutoencoderRun:
+    return fit_autoencoder(digits(folder), out=folder / "run", latent=2, epochs=20)
 
 
 def credo(*arguments: object) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
-def test_the_numbers_are_those_of_the_autoencoder(run: ImageRun) -> None:
+def test_the_numbers_are_those_of_the_autoencoder(run: AutoencoderRun) -> None:
     found = run.evaluation
     assert (found.trained, found.held_out, found.shape) == (270, 30, [8, 8])
     assert found.elbo == pytest.approx(found.reconstruction - found.kl, rel=1e-4)
@@ -56,7 +56,7 @@ def test_the_numbers_are_those_of_the_autoencoder(run: ImageRun) -> None:
     assert 0.0 < found.explained < 1.0
 
 
-def test_the_page_is_whole_and_loads_nothing(run: ImageRun) -> None:
+def test_the_page_is_whole_and_loads_nothing(run: AutoencoderRun) -> None:
     assert run.report is not None
     page = run.report.read_text(encoding="utf-8")
     assert page.count("<figure>") == page.count("</figure>") == 8
@@ -67,17 +67,17 @@ def test_the_page_is_whole_and_loads_nothing(run: ImageRun) -> None:
         assert check.question in page
 
 
-def test_a_run_can_be_opened(run: ImageRun) -> None:
+def test_a_run_can_be_opened(run: AutoencoderRun) -> None:
     assert run.folder is not None
-    again = open_image_run(run.folder)
+    again = open_autoencoder_run(run.folder)
     assert again.evaluation == run.evaluation
     assert torch.equal(again.fitted.sample(3), run.fitted.sample(3))
     with pytest.raises(StorageError, match="holds no autoencoder"):
-        open_image_run(run.folder.parent)
+        open_autoencoder_run(run.folder.parent)
 
 
 def test_an_interrupted_training_goes_on_to_the_same_numbers(
-    run: ImageRun, folder: Path, monkeypatch: pytest.MonkeyPatch
+    run: AutoencoderRun, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from credo.loop.interrupts import Interrupts
 
@@ -91,13 +91,13 @@ def test_an_interrupted_training_goes_on_to_the_same_numbers(
     with monkeypatch.context() as patch:
         patch.setattr(Interrupts, "requested", property(asked, lambda self, value: None), raising=False)
         with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt, match="--resume"):
-            fit_images(source, out=out, latent=2, epochs=20)
+            fit_autoencoder(source, out=out, latent=2, epochs=20)
     assert not out.exists()
     with pytest.raises(StorageError, match="holds an interrupted training"):
-        fit_images(source, out=out, latent=2, epochs=20)
+        fit_autoencoder(source, out=out, latent=2, epochs=20)
     with pytest.raises(StorageError, match="started with --epochs 20, and now it is 30"):
-        fit_images(source, out=out, latent=2, epochs=30, resume=True)
-    resumed = fit_images(source, out=out, latent=2, epochs=20, resume=True)
+        fit_autoencoder(source, out=out, latent=2, epochs=30, resume=True)
+    resumed = fit_autoencoder(source, out=out, latent=2, epochs=20, resume=True)
     same = replace(run.evaluation, seconds=0.0, created="")
     assert replace(resumed.evaluation, seconds=0.0, created="") == same
     assert not (folder / "again.training").exists()
@@ -106,10 +106,10 @@ def test_an_interrupted_training_goes_on_to_the_same_numbers(
 def test_images_in_color_and_rows_that_are_none(tmp_path: Path) -> None:
     noise = torch.rand((40, 6, 6, 3), generator=torch.Generator().manual_seed(0)).numpy()
     np.savez(tmp_path / "color.npz", x=noise)
-    color = fit_images(tmp_path / "color.npz", out=tmp_path / "color", latent=3, epochs=2)
+    color = fit_autoencoder(tmp_path / "color.npz", out=tmp_path / "color", latent=3, epochs=2)
     assert color.evaluation.shape == [6, 6, 3]
     np.savez(tmp_path / "rows.npz", x=noise.reshape(40, -1)[:, :7] * 10)
-    rows = fit_images(tmp_path / "rows.npz", out=tmp_path / "rows", latent=1, epochs=2)
+    rows = fit_autoencoder(tmp_path / "rows.npz", out=tmp_path / "rows", latent=1, epochs=2)
     assert rows.evaluation.likelihood == "SharedGaussian"
     assert rows.report is not None
     assert "What it makes of images" not in rows.report.read_text()
@@ -127,19 +127,32 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("options", "answer"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_answered_in_a_sentence(tmp_path: Path, options: dict[str, Any], answer: str) -> None:
     with pytest.raises(ValueError, match=answer):
-        fit_images(digits(tmp_path, 30), out=tmp_path / "run", **options)
-    again = fit_images(digits(tmp_path, 30), out=tmp_path / "run", latent=1, epochs=1)
+        fit_autoencoder(digits(tmp_path, 30), out=tmp_path / "run", **options)
+    again = fit_autoencoder(digits(tmp_path, 30), out=tmp_path / "run", latent=1, epochs=1)
     assert again.evaluation.trained == 27, "a mistake leaves nothing in the way"
 
 
-def test_folders_that_are_taken(run: ImageRun, folder: Path, tmp_path: Path) -> None:
+def test_folders_that_are_taken(run: AutoencoderRun, folder: Path, tmp_path: Path) -> None:
     assert run.folder is not None
     with pytest.raises(StorageError, match="holds a run already"):
-        fit_images(folder / "digits.npz", out=run.folder)
+        fit_autoencoder(folder / "digits.npz", out=run.folder)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("x")
     with pytest.raises(StorageError, match="holds other files"):
-        fit_images(folder / "digits.npz", out=tmp_path / "other", force=True)
+        fit_autoencoder(folder / "digits.npz", out=tmp_path / "other", force=True)
+
+
+def test_a_run_of_classes_is_replaced_only_when_asked_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    source, out = digits(tmp_path, 30), tmp_path / "run"
+    out.mkdir()
+    for name in ("images.json", "predictions.csv", "my notes.txt"):
+        (out / name).write_text("{}")
+    with pytest.raises(StorageError, match="holds a run already"):
+        fit_autoencoder(source, out=out, latent=1, epochs=1)
+    fit_autoencoder(source, out=out, latent=1, epochs=1, force=True)
+    assert not {"images.json", "predictions.csv"} & {path.name for path in out.iterdir()}
+    assert (out / "my notes.txt").exists()
+    assert open_autoencoder_run(out).evaluation.trained == 27
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -171,7 +184,7 @@ def test_the_command(tmp_path: Path) -> None:
         ({"best_epoch": 20.0, "epochs": 20.0}, lambda e: _ended(e, [(0.0, 1.0), (10.0, 18.0), (10.1, 20.0)]), "good"),
     ],
 )
-def test_the_answers(run: ImageRun, change: dict[str, Any], check: Callable[..., Any], rating: str) -> None:
+def test_the_answers(run: AutoencoderRun, change: dict[str, Any], check: Callable[..., Any], rating: str) -> None:
     assert check(replace(run.evaluation, **change)).rating == rating
 
 
