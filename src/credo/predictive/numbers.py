@@ -81,7 +81,7 @@ class NumericPredictive(Predictive, ABC):
 
         mean_d +- k stddev_d,   k = the level's quantile of max_d |y_d - mean_d| / stddev_d over samples y
 
-        Of a conformal prediction it is the box of the intervals of level 1 - (1 - level) / D, which keeps their promise.
+        Of a conformal prediction: the box of intervals of level 1 - (1 - level) / D, which keeps their promise.
 
         Args:
             level: of all targets together; single intervals of this level hold them together less often.
