@@ -65,7 +65,7 @@ def test_files_and_folders_are_predicted(photos: Path, out: Path, tmp_path: Path
     bad.write_bytes(b"nothing")
     done = command("predict", out, photos / "digit 0", photos / "digit 1" / "00.png", bad, "-o", tmp_path / "a.csv")
     assert done.exit_code == 0, done.output
-    assert "22 images predicted; the alarm rings for " in done.stdout
+    assert "21 images predicted; the alarm rings for " in done.stdout
     assert "; 1 could not be read. Written to" in done.stdout
     frame = pd.read_csv(tmp_path / "a.csv")
     assert list(frame.columns[:6]) == ["file", "label", "probability", "doubt", "alarm", "why"]
@@ -80,6 +80,15 @@ def test_a_report_is_made_again(out: Path, command: Command) -> None:
     assert "it finds the right class" in command("report", out).stdout
     assert (out / "report.html").read_bytes() == before
     assert json.loads(command("report", out, "--json").stdout)["evaluation"]
+
+
+def test_files_of_which_none_is_an_image_are_a_failure(out: Path, tmp_path: Path, command: Command) -> None:
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"nothing")
+    done = command("predict", out, bad, "-o", tmp_path / "a.csv")
+    assert (done.exit_code, pd.read_csv(tmp_path / "a.csv")["alarm"].tolist()) == (1, [True])
+    assert "0 images predicted" in done.stdout
+    assert "none of the files could be read" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,19 @@ def test_folders_that_are_taken(run: AutoencoderRun, folder: Path, tmp_path: Pat
         fit_autoencoder(folder / "digits.npz", out=tmp_path / "other", force=True)
 
 
+def test_a_run_of_classes_is_replaced_only_when_asked_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    source, out = digits(tmp_path, 30), tmp_path / "run"
+    out.mkdir()
+    for name in ("images.json", "predictions.csv", "my notes.txt"):
+        (out / name).write_text("{}")
+    with pytest.raises(StorageError, match="holds a run already"):
+        fit_autoencoder(source, out=out, latent=1, epochs=1)
+    fit_autoencoder(source, out=out, latent=1, epochs=1, force=True)
+    assert not {"images.json", "predictions.csv"} & {path.name for path in out.iterdir()}
+    assert (out / "my notes.txt").exists()
+    assert open_autoencoder_run(out).evaluation.trained == 27
+
+
 def test_the_command(tmp_path: Path) -> None:
     done = credo("vae", digits(tmp_path, 60), "--latent", 2, "--epochs", 2, "--out", tmp_path / "run")
     assert done.exit_code == 0, done.output

@@ -108,7 +108,7 @@ def fit(
     the same command with --resume continues where it stopped, to the same numbers.
 
     Of a folder such as photos, with photos/cat and photos/dog in it, it learns to tell cats from dogs, and chooses when
-    an image that is neither rings the alarm. This needs Pillow: pip install 'credo[images]'.
+    an image that is neither rings the alarm. This needs Pillow, of the extra named images.
 
     Exit code: 0 done, 1 it could not be done, 2 something in the command or the file must change, 130 interrupted.
 
@@ -249,7 +249,7 @@ def compare(
     json_wanted: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Hold ten methods against a judge: a long run of Hamiltonian Monte Carlo on the same model and data.
+    """Hold methods against a judge: a long run of Hamiltonian Monte Carlo on the same model and data.
 
     Prints how far each method's predictions are from the judge's, and what it costs; says whether the judge itself has
     converged; draws the predictions of each. The judge's run is saved as it goes: after Ctrl-C the same command

@@ -120,7 +120,9 @@ def predict(run: Path, given: list[Path], out: Path, json_wanted: bool, quiet: b
     with plain_warnings(notes), progress(notes) as bar:
         frame = opened.predict(files, _saying(bar, notes))
     write(out, _text(frame, json_wanted).encode())
-    _summarize(answers(quiet) if out != STDOUT else notes, frame, out)
+    if not _summarize(answers(quiet) if out != STDOUT else notes, frame, out):
+        complain("none of the files could be read as an image")
+        raise typer.Exit(FAILED)
 
 
 def _files(given: list[Path]) -> list[Path]:
@@ -142,15 +144,18 @@ def _text(frame: pd.DataFrame, json_wanted: bool) -> str:
     return json.dumps(json.loads(frame.to_json(orient="records", double_precision=15)), ensure_ascii=False) + "\n"
 
 
-def _summarize(console: Console, frame: pd.DataFrame, out: Path) -> None:
+def _summarize(console: Console, frame: pd.DataFrame, out: Path) -> int:
+    """Says what was predicted, and returns how many images that are."""
     unreadable = int(frame["why"].str.startswith("not readable").sum())
     rings = int(frame["alarm"].sum()) - unreadable
-    parts = [f"{len(frame):,} image{'s' * (len(frame) != 1)} predicted"]
+    predicted = len(frame) - unreadable
+    parts = [f"{predicted:,} image{'s' * (predicted != 1)} predicted"]
     parts.append(f"the alarm rings for {rings:,}" if rings else "the alarm rings for none")
     if unreadable:
         parts.append(f"{unreadable:,} could not be read")
     place = "" if out == STDOUT else f" Written to {out}."
     console.print(f"{'; '.join(parts)}.{place}", markup=False, soft_wrap=True)
+    return predicted
 
 
 def report(run: Path, json_wanted: bool, quiet: bool) -> None:
