@@ -154,3 +154,15 @@ def test_misuse_is_a_sentence() -> None:
         CdfMap.of(prediction, y).apply(conformal)
     with pytest.raises(ValueError, match="not in order"):
         ConformalIntervals(torch.tensor([[2.0], [1.0]]), torch.ones(2, 1))
+
+
+def test_a_joint_interval_keeps_the_promise_for_all_targets() -> None:
+    draws = torch.zeros(1, 1000, 2)
+    noise = 3.0 * Stream(0).normal(1000, 2)  # three times the stated noise
+    calibrator = ConformalIntervals.of(mixture_of(Gaussian(scale=1.0), draws[:, :500]), noise[:500])
+    prediction = calibrator.apply(mixture_of(Gaussian(scale=1.0), draws[:, 500:]))
+    assert isinstance(prediction, NumericPredictive)
+    lower, upper = prediction.joint_interval(0.8)
+    for ours, single in zip((lower, upper), prediction.interval(0.9), strict=True):
+        torch.testing.assert_close(ours, single)
+    assert bool(((noise[500:] >= lower) & (noise[500:] <= upper)).all(-1).double().mean() > 0.75)  # 0.81 on average

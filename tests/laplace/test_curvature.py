@@ -207,3 +207,45 @@ def test_a_weight_of_two_is_a_repeated_row(structure: str) -> None:
     close(weighted.evidence, repeated.evidence)
     plain = credo.fit(model, (x, y), method)
     assert not torch.allclose(plain.covariance(), repeated.covariance(), rtol=1e-3)
+
+
+class ChangedAfter(nn.Module):
+    """A layer whose output is changed in place before it is returned."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.layer, self.way = nn.Linear(3, 2), way
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.layer(x)
+        if self.way == "a column":
+            h[:, 0].mul_(3.0)
+            return h
+        return h.mul_(2.0) if self.way == "all" else torch.tanh_(h)
+
+
+@pytest.mark.parametrize("way", ["all", "a column", "a function"])
+@pytest.mark.parametrize("structure", ["dense", "diagonal"])
+def test_outputs_that_are_changed_in_place_have_the_curvature_of_the_loop(way: str, structure: str) -> None:
+    torch.manual_seed(0)
+    net = ChangedAfter(way).double()
+    posterior, truth = of_classes(Case(lambda: net, lambda: inputs(7, 3)), structure=structure)
+    close(curvature_of(posterior), truth if structure == "dense" else truth.diagonal().diag())
+
+
+@pytest.mark.parametrize("way", ["all", "a column", "a function"])
+def test_predictions_of_outputs_that_are_changed_in_place_have_their_jacobian(way: str) -> None:
+    torch.manual_seed(0)
+    net, x = ChangedAfter(way).double(), torch.randn(7, 3).double()
+    model = model_of(net, likelihoods.Gaussian(scale=0.3), SCALE)
+    posterior = credo.fit(model, (x, x[:, :2]), credo.Laplace(structure="dense", **MODEL))
+    weights = torch.cat([p.detach().flatten() for p in net.parameters()])
+
+    def outputs(flat: Tensor) -> Tensor:
+        tree = {"layer.weight": flat[:6].view(2, 3), "layer.bias": flat[6:]}
+        return torch.func.functional_call(net, tree, (x,))
+
+    jacobian = torch.func.jacrev(outputs)(weights)  # (B, E, P)
+    each = jacobian.flatten(0, 1)
+    covariance = torch.linalg.inv(each.mT @ each / 0.3**2 + torch.eye(8, dtype=torch.float64) / SCALE**2)
+    close(posterior.predict(x).epistemic, torch.einsum("bep,pq,beq->be", jacobian, covariance, jacobian))

@@ -262,7 +262,8 @@ def _captured(network: Network, variables: Variables, x: Inputs, names: Sequence
     with torch.inference_mode(False), torch.enable_grad():
         outputs = network.inside(differentiable(variables), differentiable(x), around)
     mode = modes[-1]
-    direct = outputs is mode.returned and len(mode.calls) == 1 and outputs.shape == mode.calls[0].output.shape
+    untouched = outputs is mode.returned and outputs._version == 0  # not doubled in place, say
+    direct = untouched and len(mode.calls) == 1 and outputs.shape == mode.calls[0].output.shape
     return Captured(outputs, mode.calls, direct), mode
 
 

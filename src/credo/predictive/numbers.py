@@ -81,6 +81,8 @@ class NumericPredictive(Predictive, ABC):
 
         mean_d +- k stddev_d,   k = the level's quantile of max_d |y_d - mean_d| / stddev_d over samples y
 
+        Of a conformal prediction: the box of intervals of level 1 - (1 - level) / D, which keeps their promise.
+
         Args:
             level: of all targets together; single intervals of this level hold them together less often.
             samples: targets that are drawn for each input.
@@ -89,6 +91,8 @@ class NumericPredictive(Predictive, ABC):
         check_between("level", level)
         if self.likelihood.event_axes != 1:
             raise ValueError("a joint interval is for targets beside each other, (B, D), and these have positions")
+        if self.conformal is not None:
+            return self.interval(1.0 - (1.0 - level) / self.mean.shape[-1])
         drawn = (self.sample(samples, seed) - self.mean) / self.stddev
         reach = drawn.abs().amax(-1).quantile(level, dim=0).unsqueeze(-1) * self.stddev
         return self.mean - reach, self.mean + reach
