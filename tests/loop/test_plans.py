@@ -104,6 +104,11 @@ def test_a_net_that_torch_cannot_vectorize_goes_one_by_one_by_itself() -> None:
     assert posterior.members().members == 3
 
 
+def test_together_is_not_forced_on_a_net_that_torch_cannot_vectorize() -> None:
+    posterior = fit(Recurrent(), IMAGES, Plan.TOGETHER)
+    assert posterior.record.plan == "one by one (together was asked for, and torch cannot vectorize this network)"
+
+
 def test_the_plan_of_a_resumed_run_is_that_of_its_beginning(tmp_path) -> None:
     net, x = NETS["mlp"]
     model = credo.Model(net, likelihoods.Categorical())

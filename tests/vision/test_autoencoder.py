@@ -182,6 +182,11 @@ def test_the_command(tmp_path: Path) -> None:
         ({"best_epoch": 3.0, "epochs": 20.0}, lambda e: _ended(e, [(1.0, 1.0), (5.0, 3.0), (2.0, 20.0)]), "fair"),
         ({"best_epoch": 20.0, "epochs": 20.0}, lambda e: _ended(e, [(0.0, 1.0), (9.0, 18.0), (10.0, 20.0)]), "fair"),
         ({"best_epoch": 20.0, "epochs": 20.0}, lambda e: _ended(e, [(0.0, 1.0), (10.0, 18.0), (10.1, 20.0)]), "good"),
+        (
+            {"best_epoch": 20.0, "epochs": 20.0},
+            lambda e: _ended(e, [(-500.0, 1.0), (78.1, 10.0), (80.8, 18.0), (81.4, 20.0)]),
+            "fair",  # a steady rise after a steep one
+        ),
     ],
 )
 def test_the_answers(run: AutoencoderRun, change: dict[str, Any], check: Callable[..., Any], rating: str) -> None:

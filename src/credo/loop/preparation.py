@@ -233,16 +233,19 @@ def checkpoints_for(
 
 def chosen_plan(requested: Plan | None, run: Prepared, method: Method, state: Any, streams: Stream) -> tuple[Plan, str]:
     """How members are computed, and why."""
-    network = run.target.model.network
-    alone = network.trace(run.variables, run.source.example[0]).alone
+    network, x = run.target.model.network, run.source.example[0]
+    alone = network.trace(run.variables, x).alone
     if alone is not None:
         return Plan.ONE_BY_ONE, alone
     if requested is not None:
-        return Plan(requested), "as asked"
+        asked = Plan(requested)
+        if asked is Plan.TOGETHER and method.members > 1 and not network.vectorizes(run.variables, x):
+            return Plan.ONE_BY_ONE, "together was asked for, and torch cannot vectorize this network"
+        return asked, "as asked"
     obvious = obvious_plan(network.module, method.members)
     if obvious is not None and obvious[0] is Plan.ONE_BY_ONE:
         return obvious
-    if not network.vectorizes(run.variables, run.source.example[0]):
+    if not network.vectorizes(run.variables, x):
         return Plan.ONE_BY_ONE, "torch cannot vectorize this network"
     batch, tick = next(run.source.steps(0)), Tick(0, 1, streams.child("trial"))
 

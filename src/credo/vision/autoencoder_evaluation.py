@@ -18,8 +18,9 @@ LOOKED_AT = 1_000
 """Images of either kind that numbers are means over."""
 SAMPLES = 200
 """Draws of z for each image, by which log p(x) is estimated."""
-RISE = 0.02
-"""Part of the whole rise of the held-out bound that its last tenth of the run may have."""
+RISE, SMALL = 0.05, 1e-3
+"""How much of the second half's rise of the held-out bound the last tenth of the run may have (a steady rise has a
+fifth), and the part of the bound that is no rise."""
 GOOD, FAIR, POOR = "good", "fair", "poor"
 
 
@@ -127,7 +128,9 @@ def _ended(found: AutoencoderEvaluation, curve: list[tuple[float, float]]) -> Au
         )
         return AutoencoderCheck(question, FAIR, answer)
     before = [bound for bound, epoch in curve if epoch <= 0.9 * found.epochs]
-    if not before or last - before[-1] > RISE * (last - curve[0][0]):
+    first_half = [bound for bound, epoch in curve if epoch <= 0.5 * found.epochs] or [curve[0][0]]
+    least = max(RISE * (last - first_half[-1]), SMALL * abs(last))
+    if not before or last - before[-1] > least:
         return AutoencoderCheck(
             question, FAIR, "The held-out bound was still rising when it ended: more epochs would help."
         )
