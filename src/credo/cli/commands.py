@@ -78,6 +78,22 @@ def fit(
             show_default="every row counts as one",
         ),
     ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<column>",
+            help="Train on the past and test on the future: the column that orders the rows (dates or numbers).",
+            show_default="rows are held out at random",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<column>",
+            help="Hold out whole groups, such as all rows of a patient: the column that names them.",
+            show_default="each row by itself",
+        ),
+    ] = None,
     network: Annotated[
         str | None,
         typer.Option(help=f"Images: {', '.join(NETWORKS)}.", show_default="cnn", autocompletion=lambda: [*NETWORKS]),
@@ -119,6 +135,10 @@ def fit(
         credo fit patients.parquet -t outcome --drop name --out patients-run
 
         credo fit survey.csv -t income --weights weight
+
+        credo fit sales.csv -t sold --time date
+
+        credo fit visits.csv -t outcome --group patient
 
         credo fit photos --out photos-run
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from credo.core.folders import check_folder, save_or_rescue
 from credo.core.threads import one_thread
 from credo.data import Task
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
+from credo.data.splits import Index
 from credo.data.values import numbers
 from credo.evaluation.evaluate import HeldOutRows, evaluate
 from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metadata
@@ -50,6 +51,8 @@ def fit_table(
     epochs: int | None = None,
     drop: Sequence[str] = (),
     weights: str | None = None,
+    time: str | None = None,
+    group: str | None = None,
     resume: bool = False,
     force: bool = False,
     on_loaded: Callable[[LoadedTable], None] | None = None,
@@ -72,6 +75,10 @@ def fit_table(
         drop: names of columns that must not be used.
         weights: name of the column that says how much each row counts, in training and in the scores: a weight of two
             is a row that comes twice. It is no input, and rows to predict need not have it.
+        time: name of the column that orders the rows in time: it is trained on the past and tested on the future, as a
+            model is that will be used for what comes. The column is no input.
+        group: name of the column that says which rows belong together (a patient's visits): no group is on both sides,
+            as where new patients will be predicted. The column is no input.
         resume: continue an interrupted training of this run, to the same numbers.
         force: replace a run that lies in the folder, and start over where a training was interrupted.
         on_loaded: called when the table is understood, before training.
@@ -97,7 +104,7 @@ def fit_table(
         >>> list(run.predict(frame.head(2)).columns[:4])
         ['mean', 'stddev', 'lower', 'upper']
     """
-    request = FitRequest(target, method, _task(task), test, seed, epochs, tuple(drop), weights)
+    request = FitRequest(target, method, _task(task), test, seed, epochs, tuple(drop), weights, time, group)
     if out is None:
         if resume:
             raise ValueError("resume=True needs out=, the folder of the run")
@@ -145,7 +152,8 @@ def train_and_evaluate(
     request, problem, parts = loaded.request, loaded.problem, loaded.parts
     encoder = Encoder.fit(problem, parts.train)
     trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
-    posterior, length = _train(encoder, trained, request, listener, folder)
+    groups = None if loaded.groups is None else loaded.groups[parts.train]
+    posterior, length = _train(encoder, trained, request, listener, folder, groups)
     rows = loaded.file_rows[parts.test]
     evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
@@ -155,7 +163,12 @@ def train_and_evaluate(
 
 
 def _train(
-    encoder: Encoder, frame: pd.DataFrame, request: FitRequest, listener: ValidationListener | None, folder: Path | None
+    encoder: Encoder,
+    frame: pd.DataFrame,
+    request: FitRequest,
+    listener: ValidationListener | None,
+    folder: Path | None,
+    groups: Index | None = None,
 ) -> tuple[Posterior, TrainingLength]:
     x, y = encoder.encode(frame).x, encoder.encode_target(frame)
     settings = Settings(request.epochs)
@@ -165,7 +178,8 @@ def _train(
     else:
         model = table_model(x.shape[1], 2, HeteroscedasticGaussian(SMALLEST_NOISE), recipe)
     weights = _weights(frame, request)
-    result = learn(model, x, y, recipe, weights=weights, seed=request.seed, listener=listener, folder=folder)
+    seed = request.seed
+    result = learn(model, x, y, recipe, weights=weights, groups=groups, seed=seed, listener=listener, folder=folder)
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
     return result.posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
@@ -253,8 +267,10 @@ def _metadata(loaded: LoadedTable, length: TrainingLength) -> RunMetadata:
         method=request.method,
         test=request.test,
         seed=request.seed,
-        seconds=time.monotonic() - loaded.started,
+        seconds=monotonic() - loaded.started,
         created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         credo=version("credo"),
         training=length,
+        time=request.time,
+        group=request.group,
     )
