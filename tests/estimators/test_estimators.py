@@ -192,7 +192,7 @@ def test_cross_validation_finds_a_prior_between_too_strong_and_too_weak():
     y = X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=45)
     scales = [credo.priors.Normal(scale, fan_in=True) for scale in (0.01, 1.0, 100.0)]
     model = BayesianRegressor("map", hidden=(10,), noise="constant", epochs=60, learning_rate=0.02, random_state=0)
-    search = GridSearchCV(model, {"prior": scales}, scoring=lambda m, X, y: m.log_likelihood(X, y), cv=3)
+    search = GridSearchCV(model, {"prior": scales}, scoring=lambda m, *rows: m.log_likelihood(*rows), cv=3)
     assert search.fit(X, y).best_params_["prior"].scale == 1.0  # so in each of four seeds
 
 
