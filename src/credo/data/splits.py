@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from credo.core.rng import Stream
-from credo.data.group_splits import folds_of_groups, numbered, held_out_groups
+from credo.data.group_splits import folds_of_groups, held_out_groups, numbered
 
 Index = NDArray[np.int64]
 

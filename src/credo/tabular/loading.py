@@ -38,7 +38,7 @@ class FitRequest:
         epochs: at most so many passes over the data before the learning rate falls; None for the method's own limit.
         drop: names of columns that must not be used.
         weights: name of the column that says how much each row counts; None for one each.
-        time: name of the column that orders the rows in time, of which the latest are held out; None for rows at random.
+        time: name of the column that orders the rows in time, the latest are held out; None for rows at random.
         group: name of the column that says which rows belong together on one side; None for each by itself.
     """
 

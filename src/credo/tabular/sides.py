@@ -74,8 +74,8 @@ def sides_by_group(problem: TableProblem, column: str, test: float, seed: int) -
         )
     if sizes.max() > len(groups) // 2:
         raise DataError(
-            f"one value of column {column!r} has {sizes.max():,} of the {len(groups):,} rows: a group of more than half "
-            "of the table cannot be held out, and nothing else could be learned from"
+            f"one value of column {column!r} has {sizes.max():,} of the {len(groups):,} rows: so large a group "
+            "cannot be held out, and leaves too little to learn from"
         )
     return Sides(split(len(groups), test=test, seed=seed, groups=groups), groups)
 
@@ -114,7 +114,7 @@ def groups_of(series: Any, column: str) -> Index:
     absent = np.array([cell is None for cell in cells])
     if absent.any():
         raise DataError(
-            f"column {column!r} cannot say which rows belong together: {int(absent.sum())} of its cells are missing, the "
+            f"column {column!r} cannot say which rows belong together: {int(absent.sum())} cells are missing, the "
             f"first in row {int(absent.argmax()) + 1} of those that are used"
         )
     return numbered(cells.astype(str), len(cells))
