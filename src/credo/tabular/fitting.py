@@ -28,6 +28,7 @@ from credo.likelihoods import Categorical, HeteroscedasticGaussian
 from credo.posteriors import Posterior
 from credo.posteriors.draws import Draws
 from credo.predictive import Predictive
+from credo.tabular.examining import Examination
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
 from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_model
@@ -156,6 +157,7 @@ def train_and_evaluate(
     posterior, length = _train(encoder, trained, request, listener, folder, groups)
     rows = loaded.file_rows[parts.test]
     evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
+    evaluation = _examined(loaded, posterior, encoder, evaluation, trained, held_out, length)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
     observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
     predictions = pd.concat([observed, answers], axis=1)
@@ -217,6 +219,31 @@ def _evaluate(
         weights=_weights(held_out, request),
     )
     return evaluate(case, request.seed)
+
+
+def _examined(
+    loaded: LoadedTable,
+    posterior: Posterior,
+    encoder: Encoder,
+    evaluation: Evaluation,
+    trained: pd.DataFrame,
+    held_out: pd.DataFrame,
+    length: TrainingLength,
+) -> Evaluation:
+    """The evaluation with what else held-out rows can tell."""
+    each = [_weights(frame, loaded.request) for frame in (trained, held_out)]
+    examination = Examination(
+        loaded=loaded,
+        encoder=encoder,
+        predict=lambda x: _predicted(posterior, x, encoder),
+        answer=lambda rows: predict_rows(posterior, encoder, evaluation, rows).frame,
+        trained=trained,
+        held_out=held_out,
+        known=_observed(encoder, trained),
+        observed=_observed(encoder, held_out),
+        weights=None if each[0] is None or each[1] is None else (each[0], each[1]),
+    )
+    return examination.of(evaluation, posterior.record, length)
 
 
 def _weights(frame: pd.DataFrame, request: FitRequest) -> Tensor | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +11,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from credo.data import Task
+from credo.data.leaks import Leak, leaks
 from credo.data.problem import Kind, TableProblem, pose
 from credo.data.reading import InputTable, read_table, table_of
 from credo.data.splits import Index, Split
 from credo.data.values import numbers
 from credo.tabular.recipes import RECIPES, Settings
-from credo.tabular.sides import GROUP_ROLE, TIME_ROLE, Sides, random_sides, sides_by_group, sides_by_time, with_role
+from credo.tabular.sides import (
+    GROUP_ROLE,
+    TIME_ROLE,
+    Sides,
+    random_sides,
+    sides_by_group,
+    sides_by_time,
+    with_copies,
+    with_role,
+)
 from credo.tabular.weighing import RowWeights
 
 LEAST = 8
@@ -106,6 +116,7 @@ class LoadedTable:
         started: when work began, by the monotonic clock.
         weights: of all rows of the table; None for one each.
         groups: number of the group of each row of the problem, that validation rows must not cut; None for none.
+        leaks: ways in which held-out rows may flatter the result.
     """
 
     request: FitRequest
@@ -115,6 +126,7 @@ class LoadedTable:
     started: float
     weights: RowWeights | None = None
     groups: Index | None = None
+    leaks: tuple[Leak, ...] = ()
 
     @property
     def file_rows(self) -> NDArray[np.int64]:
@@ -144,7 +156,9 @@ def load_table(table: pd.DataFrame | str | Path, request: FitRequest) -> LoadedT
     problem, weights = _posed(found, request)
     problem, sides = _divided(problem, request)
     _check_training_rows(problem, sides.parts, request.test)
-    return LoadedTable(request, found, problem, sides.parts, started, weights, sides.groups)
+    ways = leaks(problem, divided=request.time is not None or request.group is not None, seed=request.seed)
+    problem = replace(problem, notes=(*problem.notes, *(leak.sentence for leak in ways)))
+    return LoadedTable(request, found, problem, sides.parts, started, weights, sides.groups, ways)
 
 
 def _divided(problem: TableProblem, request: FitRequest) -> tuple[TableProblem, Sides]:
@@ -155,7 +169,8 @@ def _divided(problem: TableProblem, request: FitRequest) -> tuple[TableProblem, 
     if request.group is not None:
         sides = sides_by_group(problem, request.group, request.test, request.seed)
         return with_role(problem, request.group, GROUP_ROLE), sides
-    return problem, random_sides(problem, request.test, request.seed)
+    sides = random_sides(problem, request.test, request.seed)
+    return with_copies(problem, sides), sides
 
 
 def _posed(table: InputTable, request: FitRequest) -> tuple[TableProblem, RowWeights | None]:

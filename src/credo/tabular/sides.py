@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from credo.data import DataError, Task
 from credo.data.group_splits import blocks_of_time, future, numbered
+from credo.data.leaks import copies_of_rows
 from credo.data.problem import TableProblem
 from credo.data.splits import Index, Split, split
 from credo.data.values import NATIVE, date_layout, days, is_date, is_number, numbers, words
@@ -35,9 +36,28 @@ class Sides:
 
 
 def random_sides(problem: TableProblem, test: float, seed: int) -> Sides:
-    """Rows at random; every class on both sides in proportion."""
+    """Rows at random; every class on both sides in proportion, and rows that are repeated on one side."""
     classes = words(problem.frame[problem.target]).astype(str) if problem.task is Task.CLASSIFICATION else None
-    return Sides(split(len(problem.frame), test=test, seed=seed, classes=classes))
+    used = [column.name for column in problem.columns if column.used]
+    copies = copies_of_rows(problem.frame[[*used, problem.target]])
+    if copies is None:
+        return Sides(split(len(problem.frame), test=test, seed=seed, classes=classes))
+    _, first, which = np.unique(copies, return_index=True, return_inverse=True)
+    parts = split(len(first), test=test, seed=seed, classes=None if classes is None else classes[first])
+    train, held_out = (np.flatnonzero(np.isin(which, side)) for side in (parts.train, parts.test))
+    return Sides(Split(train, np.array([], dtype=np.int64), held_out), which.astype(np.int64))
+
+
+def with_copies(problem: TableProblem, sides: Sides) -> TableProblem:
+    """The problem, with words about rows that come more than once, where they are kept on one side."""
+    if sides.groups is None:
+        return problem
+    again = len(sides.groups) - len(np.unique(sides.groups))
+    said = (
+        f"{again:,} of {len(sides.groups):,} rows repeat another one, cell for cell: copies are kept on the same side, "
+        "so that none is tested on what was learned"
+    )
+    return replace(problem, notes=(*problem.notes, said))
 
 
 def sides_by_time(problem: TableProblem, column: str, test: float) -> Sides:
