@@ -208,8 +208,8 @@ def main() -> None:
         missing = int(frame.isna().sum().sum())
         print(
             f"{each.name:<17} {each.task.value:<15} {each.purpose.value:<10} {len(frame):>7} rows, "
-            f"{frame.shape[1] - 1:>3} columns, {len(levels):>2} categories of at most {max(levels, default=0):>3}, {missing:>5} cells missing; "
-            f"{each.source}: {each.about}"
+            f"{frame.shape[1] - 1:>3} columns, {len(levels):>2} categories of at most {max(levels, default=0):>3}, "
+            f"{missing:>5} cells missing; {each.source}: {each.about}"
         )
 
 
