@@ -112,16 +112,24 @@ class Head:
     def _log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         if not self._rows:
             return self.likelihood.log_prob(outputs, y, params)
-        kept = ~y.isnan().any(-1) if self._columns else y != UNOBSERVED
-        first = kept.int().argmax(-1, keepdim=True)  # any observed target is one that the likelihood can take
-        if self._columns:
-            some = y.take_along_dim(first.unsqueeze(-1), -2).nan_to_num()
-            y = torch.where(kept.unsqueeze(-1), y, some)
-        else:
-            y = torch.where(kept, y, y.take_along_dim(first, -1).clamp_min(0))
+        targets, kept = self.filled(y)
         # what says nothing is replaced before anything is computed: no NaN among it reaches a gradient
         rows = torch.where(kept.unsqueeze(-1), outputs, 0.0)
-        return torch.where(kept, self.likelihood.log_prob(rows, y, params), 0.0)
+        return torch.where(kept, self.likelihood.log_prob(rows, targets, params), 0.0)
+
+    def filled(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Targets with one that the likelihood can take in the place of what is missing, and which are there, (..., B).
+
+        Targets at positions stay what they are: their likelihood knows what is missing.
+        """
+        if not self._rows:
+            return y, torch.ones(y.shape[:1], dtype=torch.bool, device=y.device)
+        kept = ~y.isnan().any(-1) if self._columns else y != UNOBSERVED
+        first = kept.int().argmax(-1, keepdim=True)  # any observed target is one that the likelihood can take
+        if not self._columns:
+            return torch.where(kept, y, y.take_along_dim(first, -1).clamp_min(0)), kept
+        some = y.take_along_dim(first.unsqueeze(-1), -2).nan_to_num()
+        return torch.where(kept.unsqueeze(-1), y, some), kept
 
 
 @dataclass(frozen=True, init=False, repr=False)

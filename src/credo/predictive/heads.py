@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn
 
 import torch
@@ -70,6 +71,18 @@ class JointPredictive(Predictive):
                 raise ValueError(f"y[{name!r}] has {len(values)} rows and the prediction {len(self)}")
         return targets
 
+    def with_head(self, name: str, prediction: Predictive) -> JointPredictive:
+        """With another prediction of one head, such as a calibrated one."""
+        return replace(self, heads={**self.heads, name: prediction})
+
+    def by_draw(self, y: Any) -> Tensor:
+        """log p of all targets of an example under each draw, (S, B): the sum of those of the heads."""
+        targets, total = self._targets(y), torch.zeros((), device=self.draws.device)
+        for head in self.likelihood.heads:
+            values, kept = head.filled(targets[head.name])
+            total = total + torch.where(kept, self.heads[head.name].by_draw(values), 0.0)
+        return total
+
     def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]  # one for each head
         """`count` targets of each head for each input, (count, B, D) or (count, B) each.
 
@@ -77,14 +90,7 @@ class JointPredictive(Predictive):
         """
         stream = Stream(seed, ("predictive sample",))
         chosen = self._chosen(count, stream)
-        return {
-            name: head.likelihood.sample(
-                head.draws[chosen],
-                {key: value[chosen] for key, value in head.params.items()},
-                stream.child("noise", name).generator(self.draws.device),
-            )
-            for name, head in self.heads.items()
-        }
+        return {name: head.sample_of(chosen, stream.child("noise", name)) for name, head in self.heads.items()}
 
     @property
     def mean(self) -> NoReturn:
@@ -101,6 +107,12 @@ class JointPredictive(Predictive):
     @property
     def entropy(self) -> NoReturn:
         raise ValueError(self._one("entropy"))
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        """Of all targets of an example, (B,): under each draw the heads are independent."""
+        each = (head.expected_entropy.reshape(len(self), -1).sum(-1) for head in self.heads.values())
+        return torch.stack(list(each)).sum(0)
 
     def log_prob_each(self, y: Any) -> NoReturn:
         raise ValueError(self._one("log_prob_each(...)"))
