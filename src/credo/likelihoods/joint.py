@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -99,6 +99,14 @@ class Head:
             return self.likelihood.observed(y)
         return ~y.isnan() if self._columns else y != UNOBSERVED
 
+    def has_target(self, y: Tensor) -> Tensor:
+        """Which examples have a target for the head, (..., B), of checked targets."""
+        if not self._rows:
+            observed = self.likelihood.observed(y)
+            every = torch.ones(len(y), dtype=torch.bool, device=y.device)
+            return every if observed is None else observed.flatten(1).any(1)
+        return ~y.isnan().any(-1) if self._columns else y != UNOBSERVED
+
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         """log p(y | outputs) of each example, (..., B); zero where it has no target."""
         found = self._log_prob(outputs, y, params)
@@ -112,7 +120,7 @@ class Head:
     def _log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         if not self._rows:
             return self.likelihood.log_prob(outputs, y, params)
-        kept = ~y.isnan().any(-1) if self._columns else y != UNOBSERVED
+        kept = self.has_target(y)
         first = kept.int().argmax(-1, keepdim=True)  # any observed target is one that the likelihood can take
         if self._columns:
             some = y.take_along_dim(first.unsqueeze(-1), -2).nan_to_num()
@@ -175,6 +183,12 @@ class Joint(Likelihood):
     def _ends(self) -> list[int]:
         return list(accumulate(head.size for head in self.heads))
 
+    @cached_property
+    def places(self) -> dict[str, slice]:
+        """Where the outputs of each head lie among those of all heads side by side."""
+        pairs = pairwise([0, *self._ends])
+        return {head.name: slice(*pair) for head, pair in zip(self.heads, pairs, strict=True)}
+
     def check_shapes(self, shapes: tuple[tuple[int, ...], ...]) -> None:
         """Refuse outputs of heads, for one example, of other shapes than those that are known."""
         if any(h.shape not in (None, shape) for h, shape in zip(self.heads, shapes, strict=True)):
@@ -190,11 +204,8 @@ class Joint(Likelihood):
     def split(self, outputs: Tensor) -> dict[str, Tensor]:
         """Outputs of each head, (..., B, *event), of those of all heads side by side, (..., B, E)."""
         self.outputs_of(tuple(outputs.shape[-1:]))
-        starts = [0, *self._ends]
-        parts = [outputs[..., start:end] for start, end in zip(starts, self._ends, strict=False)]
-        return {
-            head.name: part.reshape(*part.shape[:-1], *head.event) for head, part in zip(self.heads, parts, strict=True)
-        }
+        front = outputs.shape[:-1]
+        return {head.name: outputs[..., self.places[head.name]].reshape(*front, *head.event) for head in self.heads}
 
     def params_of(self, name: str, params: Params) -> Params:
         """The learned parameters of one head, by their short names."""
@@ -270,11 +281,11 @@ class Joint(Likelihood):
     def fisher(self, outputs: Tensor, params: Params) -> Tensor:
         """Blocks on the diagonal, one for each head."""
         parts, result = self.split(outputs), outputs.new_zeros(*outputs.shape, outputs.shape[-1])
-        for head, start, end in zip(self.heads, [0, *self._ends], self._ends, strict=False):
+        for head, place in zip(self.heads, self.places.values(), strict=True):
             if head.likelihood.event_axes > 1:
                 raise ValueError(f"the head {head.name!r} has positions, and no curvature of a single row")
             block = head.likelihood.fisher(parts[head.name], self.params_of(head.name, params))
-            result[..., start:end, start:end] = block
+            result[..., place, place] = block
         return result
 
     def mean(self, outputs: Tensor, params: Params) -> Tensor:

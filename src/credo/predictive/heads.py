@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -70,21 +71,9 @@ class JointPredictive(Predictive):
                 raise ValueError(f"y[{name!r}] has {len(values)} rows and the prediction {len(self)}")
         return targets
 
+    @abstractmethod
     def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]  # one for each head
-        """`count` targets of each head for each input, (count, B, D) or (count, B) each.
-
-        Each sample picks one draw for all inputs and all heads.
-        """
-        stream = Stream(seed, ("predictive sample",))
-        chosen = self._chosen(count, stream)
-        return {
-            name: head.likelihood.sample(
-                head.draws[chosen],
-                {key: value[chosen] for key, value in head.params.items()},
-                stream.child("noise", name).generator(self.draws.device),
-            )
-            for name, head in self.heads.items()
-        }
+        """`count` targets of each head for each input, (count, B, D) or (count, B) each."""
 
     @property
     def mean(self) -> NoReturn:
@@ -115,6 +104,27 @@ class JointPredictive(Predictive):
         raise ValueError(self._one("rows()"))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class JointMixture(JointPredictive):
+    """Several heads of drawn functions."""
+
+    def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]
+        """`count` targets of each head for each input, (count, B, D) or (count, B) each.
+
+        Each sample picks one draw for all inputs and all heads.
+        """
+        stream = Stream(seed, ("predictive sample",))
+        chosen = self._chosen(count, stream)
+        return {
+            name: head.likelihood.sample(
+                head.draws[chosen],
+                {key: value[chosen] for key, value in head.params.items()},
+                stream.child("noise", name).generator(self.draws.device),
+            )
+            for name, head in self.heads.items()
+        }
+
+
 def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
     """The predictive that fits the likelihood, of outputs (S, B, E) with log weights (S,) that are normalized here.
 
@@ -128,4 +138,4 @@ def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weight
         head.name: mixture(head.likelihood, part, likelihood.params_of(head.name, params), log_weights)
         for head, part in zip(likelihood.heads, likelihood.split(draws).values(), strict=True)
     }
-    return JointPredictive(likelihood, draws, params, normalized, heads)
+    return JointMixture(likelihood, draws, params, normalized, heads)
