@@ -37,8 +37,7 @@ def incomplete_beta(x: Tensor, rest: Tensor, a: Tensor, b: Tensor) -> tuple[Tens
 
     Reference: M. Abramowitz, I. A. Stegun, "Handbook of mathematical functions", 1964, eq. 26.5.8.
     """
-    shape = torch.broadcast_shapes(x.shape, rest.shape, a.shape, b.shape)
-    x, rest, a, b = (t.double().expand(shape) for t in (x, rest, a, b))
+    x, rest, a, b = torch.broadcast_tensors(x.double(), rest.double(), a.double(), b.double())  # type: ignore[no-untyped-call]
     flip = x > (a + 1.0) / (a + b + 2.0)
     z, w = torch.where(flip, rest, x), torch.where(flip, x, rest)
     p, q = torch.where(flip, b, a), torch.where(flip, a, b)
