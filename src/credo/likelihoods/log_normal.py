@@ -33,9 +33,9 @@ class LogNormal(NumericLikelihood):
 
     Examples:
         >>> outputs = torch.tensor([[0.0, 0.5413]])  # softplus(0.5413) = 1
-        >>> found = LogNormal(loc=math.log(100.0), scale=0.5)
-        >>> round(float(found.mean(outputs, {})), 1)  # 100 exp(1 / 8)
-        113.4
+        >>> found = LogNormal(loc=4.0, scale=0.5)
+        >>> round(float(found.mean(outputs, {})), 1)  # exp(4 + 1 / 8)
+        61.9
     """
 
     outputs_per_target: ClassVar[int] = 2

@@ -43,7 +43,7 @@ class HeteroscedasticStudentT(NumericLikelihood):
         >>> likelihood = HeteroscedasticStudentT(initial_df=4.0)
         >>> own = {name: value.unsqueeze(0) for name, value in likelihood.parameters(2).items()}
         >>> round(float(likelihood.log_prob(outputs.unsqueeze(0), torch.tensor([[5.0]]), own)), 2)  # a normal's: -13.42
-        -5.92
+        -5.93
 
     Reference: K. L. Lange, R. J. A. Little, J. M. G. Taylor, "Robust statistical modeling using the t distribution",
         1989, https://doi.org/10.1080/01621459.1989.10478852
