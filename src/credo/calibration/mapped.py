@@ -167,7 +167,8 @@ class MappedPredictive(NumericPredictive):
         exact = self.base.in_double()
         first, last = self._ends()
         if not self.likelihood.discrete:
-            yield from nodes(*exact.likelihood.spread(exact.draws, exact.params), first, last)
+            knots = exact.likelihood.knots(exact.draws, exact.params)
+            yield from nodes(*exact.likelihood.spread(exact.draws, exact.params), first, last, knots)
             return
         # what is spread wider than so many whole numbers is summed over some of them
         step = ((last - first) / SUMMED).ceil().clamp_min(1.0)

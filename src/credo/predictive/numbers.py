@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from credo.core.checks import check_between
-from credo.core.integrals import crossing, entropy_by_integral, entropy_by_sum, smallest_where, widened
+from credo.core.integrals import (
+    crossing,
+    entropy_by_integral,
+    entropy_by_knots,
+    entropy_by_sum,
+    smallest_where,
+    widened,
+)
 from credo.likelihoods import NumericLikelihood
 from credo.likelihoods.base import Elements
 from credo.predictive.base import Predictive
@@ -177,6 +184,9 @@ class NumericPredictive(Predictive, ABC):
         def log_density(y: Tensor) -> Tensor:
             return self._mixed(self.likelihood.log_prob_each(self.draws, y, self.params))
 
+        knots = self.likelihood.knots(self.draws, self.params)
+        if knots is not None:
+            return entropy_by_knots(log_density, knots)
         return total(log_density, *self.likelihood.spread(self.draws, self.params))
 
     def _mixture(self, found: Elements) -> NumericMixture:
