@@ -55,7 +55,7 @@ def main() -> None:
     begin = time.monotonic()
     for row in dict.fromkeys(found):
         (result,) = results(
-            [row], kind, given.folder, given.seed, lambda each: train(each, data(), given.seed, Progress(), device)
+            [row], kind, given.folder, given.seed, lambda each: train(each, data(), given.folder, given.seed, Progress(), device)
         ).values()
         print(f"{time.monotonic() - begin:6.0f} s  {row.name}: {result.seconds:.0f} s of training", flush=True)
 
