@@ -92,7 +92,9 @@ def main() -> None:
         if not file.exists() or json.loads(file.read_text())["settings"] != settings:
             file.write_text(json.dumps({"settings": settings, "result": played(each, given.seed)}) + "\n")
         result = json.loads(file.read_text())["result"]
-        told = "  ".join(f"{k} {fmean(v):6.2f} +- {stdev(v) / len(v) ** 0.5:.2f}" for k, v in result.items() if k != "seconds")
+        told = "  ".join(
+            f"{k} {fmean(v):6.2f} +- {stdev(v) / len(v) ** 0.5:.2f}" for k, v in result.items() if k != "seconds"
+        )
         print(f"{each.name:32}{told}  {result['seconds']:.0f} s of a processor", flush=True)
 
 

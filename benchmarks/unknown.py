@@ -2,8 +2,8 @@
 
     CREDO_DATA=data python benchmarks/unknown.py novel-class runs/novel-class 'mc-*' vi
 
-trains those of the named rows that the folder lacks and writes each as JSON when it is done; several such commands may
-fill one folder, one after the other or at once. `credo reproduce novel-class` on that folder then finds them.
+trains those of the named rows that the folder lacks and writes each as JSON when it is done; a training that was cut
+short goes on. Several such commands may fill one folder, one after the other or, each with rows of its own, at once. `credo reproduce novel-class` on that folder then finds them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,11 @@ def main() -> None:
     begin = time.monotonic()
     for row in dict.fromkeys(found):
         (result,) = results(
-            [row], kind, given.folder, given.seed, lambda each: train(each, data(), given.folder, given.seed, Progress(), device)
+            [row],
+            kind,
+            given.folder,
+            given.seed,
+            lambda each: train(each, data(), given.folder, given.seed, Progress(), device),
         ).values()
         print(f"{time.monotonic() - begin:6.0f} s  {row.name}: {result.seconds:.0f} s of training", flush=True)
 

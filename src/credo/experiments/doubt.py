@@ -167,9 +167,7 @@ def place_of(row: DoubtRow, folder: Path) -> Path:
     return folder / TRAINING / row.name
 
 
-def fitted(
-    row: DoubtRow, x: Tensor, y: Tensor, folder: Path, seed: int, progress: Progress, device: str
-) -> Posterior:
+def fitted(row: DoubtRow, x: Tensor, y: Tensor, folder: Path, seed: int, progress: Progress, device: str) -> Posterior:
     """The posterior of a row; a training that was cut short goes on with what the folder has of it."""
     model = credo.Model(row.net(), likelihoods.Categorical(), row.prior)
     data, listener = (x.to(device), y.to(device)), progress.of(row.name)
