@@ -174,6 +174,28 @@ def test_pipelines_grids_and_cross_validation():
     assert scores.min() > -0.5
 
 
+@pytest.mark.parametrize("method", ["map", credo.MAP(epochs=5)])
+def test_a_prior_of_the_user_replaces_that_of_the_method(method):
+    X, prior = np.random.default_rng(0).normal(size=(40, 2)), credo.priors.Laplace(scale=0.5)
+    quick = {**QUICK, "epochs": 5}
+    assert BayesianRegressor(method, prior=prior, **quick).fit(X, X[:, 0]).posterior_.model.prior == prior
+    assert BayesianClassifier(method, prior=prior, **quick).fit(X, X[:, 0] > 0).posterior_.model.prior == prior
+    given = BayesianRegressor(method, **quick).fit(X, X[:, 0]).posterior_.model.prior
+    assert given == credo.priors.Normal(3.0, fan_in=True)
+    with pytest.raises(TypeError, match="prior"):
+        BayesianRegressor(method, prior=0.5, **quick).fit(X, X[:, 0])
+
+
+def test_cross_validation_finds_a_prior_between_too_strong_and_too_weak():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(45, 6))
+    y = X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=45)
+    scales = [credo.priors.Normal(scale, fan_in=True) for scale in (0.01, 1.0, 100.0)]
+    model = BayesianRegressor("map", hidden=(10,), noise="constant", epochs=60, learning_rate=0.02, random_state=0)
+    search = GridSearchCV(model, {"prior": scales}, scoring=lambda m, *rows: m.log_likelihood(*rows), cv=3)
+    assert search.fit(X, y).best_params_["prior"].scale == 1.0  # so in each of four seeds
+
+
 def test_seeds_and_random_states():
     X = np.random.default_rng(0).normal(size=(40, 2))
     quick = {**QUICK, "epochs": 5}

@@ -78,7 +78,8 @@ class BayesianEstimator(BaseEstimator, ABC):
         settings = Settings(params["epochs"], params["learning_rate"], params["batch_size"], params["members"])
         recipe = recipe_of(params["method"], settings)
         seed = int(check_random_state(params["random_state"]).randint(2**31 - 1))
-        model = table_model(rows.X.shape[1], outputs, likelihood, recipe, params["hidden"], params["activation"])
+        net = params["hidden"], params["activation"]
+        model = table_model(rows.X.shape[1], outputs, likelihood, recipe, *net, params["prior"])
         model = standardizing(model, rows.X, rows.weights)
         weights = None if rows.weights is None else torch.from_numpy(rows.weights)
         result = learn(model, torch.tensor(rows.X), y, recipe, weights=weights, seed=seed)

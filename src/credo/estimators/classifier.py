@@ -19,6 +19,7 @@ from credo.likelihoods import Categorical
 from credo.loop.class_weights import class_weights
 from credo.methods import Method
 from credo.predictive import ClassPredictive
+from credo.priors import Prior
 from credo.tabular.recipes import ACTIVATION, HIDDEN
 
 
@@ -32,6 +33,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         method: ensemble, map, dropout or vi; or a credo method, which is run on all rows just as it is.
         hidden: width of each hidden layer.
         activation: relu, tanh, sigmoid, gelu, silu or softplus.
+        prior: of the weights, such as `priors.Normal(scale=0.5, fan_in=True)`, on the scale of standardized columns;
+            None for the method's own. Its scale can be chosen by cross validation.
         members: of the ensemble.
         epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
         learning_rate: step size of the optimizer.
@@ -63,6 +66,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         *,
         hidden: Sequence[int] = HIDDEN,
         activation: str = ACTIVATION,
+        prior: Prior | None = None,
         members: int = 5,
         epochs: int | None = None,
         learning_rate: float = 3e-3,
@@ -73,6 +77,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self.method = method
         self.hidden = hidden
         self.activation = activation
+        self.prior = prior
         self.members = members
         self.epochs = epochs
         self.learning_rate = learning_rate

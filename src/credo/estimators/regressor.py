@@ -17,6 +17,7 @@ from credo.estimators.base import LEAST, BayesianEstimator, Floats, WeightedRows
 from credo.likelihoods import HeteroscedasticGaussian, LearnedGaussian
 from credo.methods import Method
 from credo.predictive import NumericPredictive
+from credo.priors import Prior
 from credo.tabular.recipes import ACTIVATION, HIDDEN, SMALLEST_NOISE
 from credo.tabular.units import in_the_units_of
 
@@ -32,6 +33,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         method: ensemble, map, dropout or vi; or a credo method, which is run on all rows just as it is.
         hidden: width of each hidden layer.
         activation: relu, tanh, sigmoid, gelu, silu or softplus.
+        prior: of the weights, such as `priors.Normal(scale=0.5, fan_in=True)`, on the scale of standardized columns;
+            None for the method's own. Its scale can be chosen by cross validation.
         noise: varying (the standard deviation of the noise depends on the row) or constant (it is one number).
         members: of the ensemble.
         epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
@@ -61,6 +64,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         *,
         hidden: Sequence[int] = HIDDEN,
         activation: str = ACTIVATION,
+        prior: Prior | None = None,
         noise: str = "varying",
         members: int = 5,
         epochs: int | None = None,
@@ -71,6 +75,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self.method = method
         self.hidden = hidden
         self.activation = activation
+        self.prior = prior
         self.noise = noise
         self.members = members
         self.epochs = epochs

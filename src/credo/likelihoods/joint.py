@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -99,6 +99,14 @@ class Head:
             return self.likelihood.observed(y)
         return ~y.isnan() if self._columns else y != UNOBSERVED
 
+    def has_target(self, y: Tensor) -> Tensor:
+        """Which examples have a target for the head, (..., B), of checked targets."""
+        if not self._rows:
+            observed = self.likelihood.observed(y)
+            every = torch.ones(len(y), dtype=torch.bool, device=y.device)
+            return every if observed is None else observed.flatten(1).any(1)
+        return ~y.isnan().any(-1) if self._columns else y != UNOBSERVED
+
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         """log p(y | outputs) of each example, (..., B); zero where it has no target."""
         found = self._log_prob(outputs, y, params)
@@ -112,16 +120,24 @@ class Head:
     def _log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         if not self._rows:
             return self.likelihood.log_prob(outputs, y, params)
-        kept = ~y.isnan().any(-1) if self._columns else y != UNOBSERVED
-        first = kept.int().argmax(-1, keepdim=True)  # any observed target is one that the likelihood can take
-        if self._columns:
-            some = y.take_along_dim(first.unsqueeze(-1), -2).nan_to_num()
-            y = torch.where(kept.unsqueeze(-1), y, some)
-        else:
-            y = torch.where(kept, y, y.take_along_dim(first, -1).clamp_min(0))
+        targets, kept = self.filled(y)
         # what says nothing is replaced before anything is computed: no NaN among it reaches a gradient
         rows = torch.where(kept.unsqueeze(-1), outputs, 0.0)
-        return torch.where(kept, self.likelihood.log_prob(rows, y, params), 0.0)
+        return torch.where(kept, self.likelihood.log_prob(rows, targets, params), 0.0)
+
+    def filled(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Targets with one that the likelihood can take in the place of what is missing, and which are there, (..., B).
+
+        Targets at positions stay what they are: their likelihood knows what is missing.
+        """
+        kept = self.has_target(y)
+        if not self._rows:
+            return y, kept
+        first = kept.int().argmax(-1, keepdim=True)  # any observed target is one that the likelihood can take
+        if not self._columns:
+            return torch.where(kept, y, y.take_along_dim(first, -1).clamp_min(0)), kept
+        some = y.take_along_dim(first.unsqueeze(-1), -2).nan_to_num()
+        return torch.where(kept.unsqueeze(-1), y, some), kept
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -175,6 +191,12 @@ class Joint(Likelihood):
     def _ends(self) -> list[int]:
         return list(accumulate(head.size for head in self.heads))
 
+    @cached_property
+    def places(self) -> dict[str, slice]:
+        """Where the outputs of each head lie among those of all heads side by side."""
+        pairs = pairwise([0, *self._ends])
+        return {head.name: slice(*pair) for head, pair in zip(self.heads, pairs, strict=True)}
+
     def check_shapes(self, shapes: tuple[tuple[int, ...], ...]) -> None:
         """Refuse outputs of heads, for one example, of other shapes than those that are known."""
         if any(h.shape not in (None, shape) for h, shape in zip(self.heads, shapes, strict=True)):
@@ -190,11 +212,8 @@ class Joint(Likelihood):
     def split(self, outputs: Tensor) -> dict[str, Tensor]:
         """Outputs of each head, (..., B, *event), of those of all heads side by side, (..., B, E)."""
         self.outputs_of(tuple(outputs.shape[-1:]))
-        starts = [0, *self._ends]
-        parts = [outputs[..., start:end] for start, end in zip(starts, self._ends, strict=False)]
-        return {
-            head.name: part.reshape(*part.shape[:-1], *head.event) for head, part in zip(self.heads, parts, strict=True)
-        }
+        front = outputs.shape[:-1]
+        return {head.name: outputs[..., self.places[head.name]].reshape(*front, *head.event) for head in self.heads}
 
     def params_of(self, name: str, params: Params) -> Params:
         """The learned parameters of one head, by their short names."""
@@ -270,11 +289,11 @@ class Joint(Likelihood):
     def fisher(self, outputs: Tensor, params: Params) -> Tensor:
         """Blocks on the diagonal, one for each head."""
         parts, result = self.split(outputs), outputs.new_zeros(*outputs.shape, outputs.shape[-1])
-        for head, start, end in zip(self.heads, [0, *self._ends], self._ends, strict=False):
+        for head, place in zip(self.heads, self.places.values(), strict=True):
             if head.likelihood.event_axes > 1:
                 raise ValueError(f"the head {head.name!r} has positions, and no curvature of a single row")
             block = head.likelihood.fisher(parts[head.name], self.params_of(head.name, params))
-            result[..., start:end, start:end] = block
+            result[..., place, place] = block
         return result
 
     def mean(self, outputs: Tensor, params: Params) -> Tensor:

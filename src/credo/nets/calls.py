@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -273,15 +274,25 @@ def differentiable(value: ValueT) -> ValueT:
 
 
 def last_layer(network: Network, variables: Variables, x: Inputs) -> tuple[str, ...]:
-    """Names of the parameters of the last linear or convolutional call."""
+    """Names of the parameters of the last linear or convolutional call; of several heads, that of each."""
     found, _ = _captured(network, variables, few(x, 2), list(network.layout))
+    ends = [0, *accumulate(math.prod(shape) for shape in network.trace(variables, x).heads)]
     products = [call for call in found.calls if isinstance(call, ProductCall)]
-    if not products:
+    parts = [_used_by(found, slice(*pair)) for pair in pairwise(ends)] if len(ends) > 2 else [products]
+    if not all(parts):
         raise ValueError(
             "the network has no linear or convolutional layer that can be told: name parameters by a pattern, "
             "subset='head.*'"
         )
-    return products[-1].names
+    return tuple(dict.fromkeys(name for used in parts for name in used[-1].names))
+
+
+def _used_by(captured: Captured, place: slice) -> list[ProductCall]:
+    """The products on whose outputs these outputs of the network depend."""
+    direction = torch.zeros_like(captured.outputs)
+    direction[:, place] = torch.linspace(1.0, 2.0, direction[:, place].shape[1])  # a softmax is blind to equal numbers
+    back = captured.backward(direction) if captured.calls else []
+    return [c for c, g in zip(captured.calls, back, strict=True) if isinstance(c, ProductCall) and bool(g.any())]
 
 
 def layer_uses(network: Network, variables: Variables, x: Inputs, names: Sequence[str]) -> tuple[LayerUse, ...]:

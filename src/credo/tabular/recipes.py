@@ -187,11 +187,16 @@ def table_model(
     recipe: Recipe | Method,
     hidden: Sequence[int] = HIDDEN,
     activation: str = ACTIVATION,
+    prior: Prior | None = None,
 ) -> Model:
-    """A multilayer perceptron as the recipe needs it; a method of the user gets credo's default prior."""
+    """A multilayer perceptron as the recipe needs it.
+
+    Without a prior it has the recipe's, and credo's default for a method of the user.
+    """
     if isinstance(recipe, Recipe):
-        return Model(MLP(inputs, outputs, tuple(hidden), activation, recipe.dropout), likelihood, recipe.prior)
-    return Model(MLP(inputs, outputs, tuple(hidden), activation), likelihood)
+        net = MLP(inputs, outputs, tuple(hidden), activation, recipe.dropout)
+        return Model(net, likelihood, recipe.prior if prior is None else prior)
+    return Model(MLP(inputs, outputs, tuple(hidden), activation), likelihood, prior)
 
 
 def members_of(method: Method, members: int) -> Method:

@@ -71,12 +71,18 @@ class FitResult:
         epochs: passes over the data of the networks in the posterior; None where a given method decided.
         validation: the log likelihood of its `ValidationPoint`; None where no row was held out.
         cooling: how many of the epochs were cooling.
+        folds: the networks that were trained without a part of the rows each: the posterior itself, if it consists of
+            them; None where no row was held out, or where a network diverged.
+        unseen: which of their networks was not trained on which row, (M, N); the rows have a say in how long all
+            networks train, and in nothing else.
     """
 
     posterior: Posterior
     epochs: int | None
     validation: float | None
     cooling: int = 0
+    folds: Posterior | None = None
+    unseen: Tensor | None = None
 
 
 ValidationListener = Callable[[ValidationPoint], None]
@@ -118,13 +124,20 @@ def learn(
     if recipe.early_stopping and len(x) >= FEW_ROWS:
         rows = hold_out(x, y, recipe.networks, seed, likelihood=model.likelihood, weights=weights)
         search = _EarlyStopping(stages, recipe, rows, limit, seed, listener)
-        chosen = search.cooled(search.best())
+        chosen = _with_folds(search.cooled(search.best()), rows.unseen)
         if recipe.keeps_networks:
             return chosen
         return _again_on_all(chosen, _Trainer(stages, recipe, data, len(x), 1), seed)
     trainer = _Trainer(stages, recipe, data, len(x), recipe.networks if recipe.keeps_networks else 1)
     epochs = min(limit, _epochs_of(FEW_STEPS, recipe.settings, len(x))) if recipe.early_stopping else limit
     return FitResult(trainer.train("all", epochs, seed), epochs, None)
+
+
+def _with_folds(chosen: FitResult, unseen: Tensor | None) -> FitResult:
+    """With its networks as those of the folds, unless some have diverged and left, and nobody can say which."""
+    if unseen is None or chosen.posterior.members().members != len(unseen):
+        return chosen
+    return replace(chosen, folds=chosen.posterior, unseen=unseen)
 
 
 @dataclass(frozen=True)

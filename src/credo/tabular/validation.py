@@ -32,12 +32,14 @@ class ValidationRows:
         batch: to validate on, likewise.
         naive: log density of the validation targets for a prediction that ignores the inputs.
         rows: number of rows that each network trains on.
+        unseen: which network is not trained on which row, (M, N); None where that is not known.
     """
 
     data: PerMember | tuple[Tensor, ...]
     batch: Batch
     naive: Tensor
     rows: int
+    unseen: Tensor | None = None
 
     @torch.no_grad()
     def score(self, posterior: Posterior) -> float:
@@ -87,12 +89,19 @@ def hold_out(
             Batch(x[held], y[held], per_member=True, weight=others),
             naive[held],
             train.shape[1],
+            _unseen(held, networks, len(x)),
         )
     part = split(len(x), test=0.1, seed=seed, classes=classes)
     train, held = torch.from_numpy(part.train), torch.from_numpy(part.test)
     weight = None if weights is None else weights[held]
     data = tuple(values[train] for values in (x, y, weights) if values is not None)
-    return ValidationRows(data, Batch(x[held], y[held], weight=weight), naive[held], len(train))
+    unseen = _unseen(held.expand(networks, -1), networks, len(x))
+    return ValidationRows(data, Batch(x[held], y[held], weight=weight), naive[held], len(train), unseen)
+
+
+def _unseen(held: Tensor, networks: int, rows: int) -> Tensor:
+    """Row numbers (M, H) as yes or no for each network and row, (M, N)."""
+    return torch.zeros(networks, rows, dtype=torch.bool).scatter(1, held, True)
 
 
 def _naive(y: Tensor) -> Tensor:

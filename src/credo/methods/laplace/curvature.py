@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Params
-from credo.likelihoods import Likelihood
+from credo.likelihoods import Joint, Likelihood
 from credo.likelihoods.positions import AtPositions
 
 MATRIX_ENTRIES = 2**24
@@ -28,7 +28,7 @@ class Outputs:
     Attributes:
         likelihood: of the targets.
         values: outputs (B, *event), with a graph down to the layers.
-        y: targets.
+        y: targets; of several heads by their names.
         params: the likelihood's learned parameters, (1, D) each.
         weight: by how much each example counts on the scale of all data, (B,).
         rng: randomness of this batch.
@@ -36,7 +36,7 @@ class Outputs:
 
     likelihood: Likelihood
     values: Tensor
-    y: Tensor
+    y: Any
     params: Params
     weight: Tensor
     rng: Stream
@@ -51,6 +51,24 @@ class Outputs:
     def scaled(self, column: Tensor) -> Tensor:
         """A column (B, *event) of the root of the curvature, with the root of each example's weight."""
         return column * self.weight.sqrt().to(column).view(-1, *[1] * (column.ndim - 1))
+
+    def by_head(self, likelihood: Joint) -> Iterator[tuple[slice, Outputs]]:
+        """Those of each head, and where they lie among those of all; an example without a target weighs nothing."""
+        parts = likelihood.split(self.values.detach())
+        for head in likelihood.heads:
+            y, values = self.y[head.name], parts[head.name]
+            kept = head.has_target(y)
+            yield (
+                likelihood.places[head.name],
+                Outputs(
+                    head.likelihood,
+                    torch.where(kept.view(-1, *[1] * (values.ndim - 1)), values, 0.0),
+                    y,
+                    likelihood.params_of(head.name, self.params),
+                    torch.where(kept, self.weight, 0.0),
+                    self.rng.child(head.name),
+                ),
+            )
 
     @property
     def log_prob(self) -> Tensor:
@@ -89,12 +107,23 @@ class GaussNewton(Curvature):
 
     def columns(self, outputs: Outputs) -> Iterator[Tensor]:
         values, likelihood = outputs.values.detach(), outputs.likelihood
+        if isinstance(likelihood, Joint):
+            yield from self._of_heads(likelihood, outputs)
+            return
         if isinstance(likelihood, AtPositions):
             yield from self._at_positions(likelihood, values, outputs)
             return
         root = likelihood.fisher_root(values.unsqueeze(0), outputs.params)[0]
         for r in range(root.shape[-1]):
             yield outputs.scaled(root[..., r])
+
+    def _of_heads(self, likelihood: Joint, outputs: Outputs) -> Iterator[Tensor]:
+        """Those of each head for itself: heads are independent given the outputs, so that L_b has a block for each."""
+        for place, of_head in outputs.by_head(likelihood):
+            for column in self.columns(of_head):
+                whole = torch.zeros_like(outputs.values, requires_grad=False)
+                whole[:, place] = column.flatten(1)
+                yield whole
 
     def _at_positions(self, likelihood: AtPositions, values: Tensor, outputs: Outputs) -> Iterator[Tensor]:
         roots = likelihood.observed_roots(values.unsqueeze(0), outputs.y, outputs.params)[0]  # (B, N, E, R)
@@ -109,7 +138,7 @@ class GaussNewton(Curvature):
                 yield outputs.scaled(likelihood.at_rows(each.unsqueeze(0), values.unsqueeze(0))[0])
 
     def matrices(self, outputs: Outputs) -> Iterator[tuple[slice, Tensor]] | None:
-        return self._matrices(outputs) if outputs.values.ndim == 2 else None
+        return self._matrices(outputs) if _is_row(outputs) else None
 
     @staticmethod
     def _matrices(outputs: Outputs) -> Iterator[tuple[slice, Tensor]]:
@@ -118,10 +147,15 @@ class GaussNewton(Curvature):
             yield rows, fisher * part.weight.to(fisher).view(-1, 1, 1)
 
     def total(self, outputs: Outputs) -> Tensor | None:
-        if outputs.values.ndim != 2:
+        if not _is_row(outputs):
             return None
         values = outputs.values.detach().unsqueeze(0)
         return outputs.likelihood.total_fisher(values, outputs.params, outputs.weight.to(values))[0]
+
+
+def _is_row(outputs: Outputs) -> bool:
+    """Whether an example has one row of outputs, all of whose targets are observed."""
+    return outputs.values.ndim == 2 and not isinstance(outputs.likelihood, Joint)
 
 
 @dataclass(frozen=True)

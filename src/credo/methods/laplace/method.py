@@ -21,7 +21,7 @@ from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Method, StartFrom, Tick
 from credo.methods.laplace.admission import check_model, subset_names
 from credo.methods.laplace.curvature import CURVATURES, Curvature, GaussNewton, Outputs
-from credo.methods.laplace.noise import NoiseSums, learned_noise, noise_sums, settled_noise
+from credo.methods.laplace.noise import NoiseSums, learned_scales, noise_sums, settled_noise
 from credo.methods.laplace.result import NormalAtMode
 from credo.methods.laplace.structures import (
     STRUCTURES,
@@ -263,7 +263,7 @@ class Laplace(Method[LaplaceState]):
         with torch.no_grad():
             each = target.log_likelihood(state.point.variables, batch)
             info = self._info(target, state, target.data_term(each, batch))
-        if not learned_noise(target.model.likelihood):
+        if not learned_scales(target.model.likelihood):
             return state, info
         return replace(state, noise=state.noise.plus(noise_sums(target, state.point.variables, batch))), info
 
@@ -274,7 +274,7 @@ class Laplace(Method[LaplaceState]):
         log_likelihood = torch.stack(
             [self._add(target, state, layouts, m, batch, tick.rng.child(m)) for m in range(variables.members)]
         )
-        if learned_noise(target.model.likelihood):
+        if learned_scales(target.model.likelihood):
             state = replace(state, noise=state.noise.plus(noise_sums(target, variables, batch)))
         state = replace(state, log_likelihood=state.log_likelihood + log_likelihood.double(), count=state.count + 1.0)
         return state, self._info(target, state, log_likelihood)

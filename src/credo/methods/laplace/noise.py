@@ -8,18 +8,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.core.trees import Variables
-from credo.likelihoods import Likelihood
+from credo.core.trees import Params, Variables
+from credo.likelihoods import Joint, Likelihood
 from credo.likelihoods.gaussian import LearnedScale
-from credo.model import LIKELIHOOD_PREFIX, Batch, Target
-
-LOG_SCALE = f"{LIKELIHOOD_PREFIX}log_scale"
+from credo.model import LIKELIHOOD_PREFIX, Batch, Target, likelihood_params
 
 
-def learned_noise(likelihood: Likelihood) -> bool:
-    """Whether the noise is normal with standard deviations that are learned."""
+def learned_scales(likelihood: Likelihood) -> tuple[str, ...]:
+    """The names of the logarithms of standard deviations that are learned, of normal noise: one for each head."""
+    if isinstance(likelihood, Joint):
+        return tuple(f"{head.name}.{name}" for head in likelihood.heads for name in learned_scales(head.likelihood))
     base = getattr(likelihood, "base", None)
-    return isinstance(likelihood, LearnedScale) or (isinstance(base, Likelihood) and learned_noise(base))
+    if isinstance(base, Likelihood):
+        return learned_scales(base)
+    return ("log_scale",) if isinstance(likelihood, LearnedScale) else ()
+
+
+def is_all_noise(likelihood: Likelihood) -> bool:
+    """Whether the curvature is inverse to one variance of noise: all targets have learned normal noise."""
+    if isinstance(likelihood, Joint):
+        return all(learned_scales(head.likelihood) for head in likelihood.heads)
+    return bool(learned_scales(likelihood))
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class NoiseSums:
     """Sums over batches.
 
     Attributes:
-        residuals: squared, over the variance of the noise, for each scale (M, D).
+        residuals: squared, over the variance of the noise, for each scale (M, D), those of all heads side by side.
         targets: how many there are, for each scale.
         count: batches, (M,).
     """
@@ -39,7 +48,8 @@ class NoiseSums:
     @staticmethod
     def zeros(target: Target, variables: Variables) -> NoiseSums:
         first = next(iter(variables.params.values()))
-        like = variables.params[LOG_SCALE] if learned_noise(target.model.likelihood) else first.new_zeros(len(first), 0)
+        scales = _scales(target, variables).values()
+        like = torch.cat(list(scales), dim=1) if scales else first.new_zeros(len(first), 0)
         zeros = torch.zeros_like(like, dtype=torch.float64)
         return NoiseSums(zeros, zeros.clone(), zeros.new_zeros(len(zeros)))
 
@@ -51,6 +61,12 @@ class NoiseSums:
         """Residuals and targets on the scale of all data, for each scale."""
         count = self.count.clamp_min(1.0).unsqueeze(1)
         return self.residuals / count, self.targets / count
+
+
+def _scales(target: Target, variables: Variables) -> Params:
+    """The logarithms of the standard deviations, (M, D) each, by their short names."""
+    params = likelihood_params(variables.params)
+    return {name: params[name] for name in learned_scales(target.model.likelihood)}
 
 
 def noise_sums(target: Target, variables: Variables, batch: Batch) -> NoiseSums:
@@ -68,18 +84,29 @@ def noise_sums(target: Target, variables: Variables, batch: Batch) -> NoiseSums:
 
 def _derivative(target: Target, variables: Variables, outputs: Tensor, batch: Batch, by: float) -> Tensor:
     with torch.enable_grad():
-        leaf = (variables.params[LOG_SCALE].detach() + by).requires_grad_()
-        each = target.model.likelihood.log_prob(outputs, batch.y, {"log_scale": leaf})
+        leaves = {name: (t.detach() + by).requires_grad_() for name, t in _scales(target, variables).items()}
+        params = {**likelihood_params(variables.params), **leaves}
+        each = target.model.likelihood.log_prob(outputs, batch.y, params)
         total = target.data_term(each, batch).sum()
-    return torch.autograd.grad(total, leaf)[0].double()
+    return torch.cat(torch.autograd.grad(total, list(leaves.values())), dim=1).double()
 
 
 def settled_noise(target: Target, variables: Variables, sums: NoiseSums) -> Variables:
     """The variables with the scales of noise under which the residuals are most probable."""
-    if not learned_noise(target.model.likelihood):
+    scales = _scales(target, variables)
+    if not scales:
         return variables
     residuals, targets = sums.averages
-    log_scale = variables.params[LOG_SCALE]
-    moved = 0.5 * (residuals / targets.clamp_min(1e-300)).log()
-    moved = moved.clamp_min(math.log(torch.finfo(log_scale.dtype).eps))  # of targets that are fitted to the last digit
-    return Variables({**variables.params, LOG_SCALE: log_scale + moved.to(log_scale)}, variables.buffers)
+    moved = torch.where(targets > 0, 0.5 * (residuals / targets.clamp_min(1e-300)).log(), 0.0)
+    parts = torch.split(moved, [t.shape[1] for t in scales.values()], dim=1)
+    return moved_noise(variables, dict(zip(scales, parts, strict=True)))
+
+
+def moved_noise(variables: Variables, by: Params) -> Variables:
+    """The variables with these numbers added to the logarithms of scales, (M, D) each, by their short names."""
+    params = dict(variables.params)
+    for name, change in by.items():
+        like = params[LIKELIHOOD_PREFIX + name]
+        least = math.log(torch.finfo(like.dtype).eps)  # for targets that are fitted to the last digit
+        params[LIKELIHOOD_PREFIX + name] = like + change.clamp_min(least).to(like)
+    return Variables(params, variables.buffers)
