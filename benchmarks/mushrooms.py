@@ -2,8 +2,8 @@
 
     CREDO_DATA=data python benchmarks/mushrooms.py runs/mushrooms greedy 'Bayes by Backprop' --steps 100 400
 
-The games are those of `credo reproduce bandit-mushroom`, but for the steps at each refit, the rounds, the trials and the
-noise. A game that the folder has is read from there. Mistakes are counted in the last thousand rounds.
+The games are those of `credo reproduce bandit-mushroom`, but for the steps at each refit, the rounds, the trials and
+the noise. A game that the folder has is read from there. Mistakes are counted in the last thousand rounds.
 """
 
 from __future__ import annotations
