@@ -59,8 +59,8 @@ def with_error(value: float, error: float | None, *, share: bool = False) -> str
         share: whether it is a part of the rows.
 
     Examples:
-        >>> with_error(58.372, 4.43), with_error(0.92, None)
-        ('58.4 ± 4.4', '0.92')
+        >>> with_error(58.372, 4.43), with_error(58.372, None)
+        ('58.4 ± 4.4', '58.4')
     """
     if share:
         return percent(value) if not error else f"{percent(value)} ± {percent(error)}"
