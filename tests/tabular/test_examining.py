@@ -18,7 +18,7 @@ from credo.evaluation.baselines import LINEAR, TREES, baseline_answers
 from credo.evaluation.class_scores import class_scores, finds_every_class
 from credo.evaluation.columns import ColumnProbe, effects, importances, residuals
 from credo.evaluation.strange_rows import ALL, CATEGORY, ONE, ORDINARY, SHUFFLED, knows_unknowns, strange_rows
-from credo.evaluation.table_values import Probe
+from credo.evaluation.table_values import StrangeRows
 from credo.evaluation.values import Evaluation
 from credo.likelihoods import Categorical, Gaussian
 from credo.predictive import Predictive, predictive
@@ -186,7 +186,7 @@ def test_strange_rows_are_as_strange_as_they_say(whole: pd.DataFrame) -> None:
 
 def verdict(every: float, one: float, usual: float | None = 0.01) -> tuple[str, str]:
     flags = {ORDINARY: usual, ALL: every, ONE: one}
-    found = [Probe(name, "", 100, None if usual is None else rate, 2.0, True) for name, rate in flags.items()]
+    found = [StrangeRows(name, "", 100, None if usual is None else rate, 2.0, True) for name, rate in flags.items()]
     check = knows_unknowns(found)
     return check.rating, check.answer
 

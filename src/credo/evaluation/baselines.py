@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -10,15 +11,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 
+from credo import metrics
 from credo.core.rng import Stream
 from credo.data.columns import CategoryColumn, InputColumn
 from credo.data.values import words
+from credo.evaluation.losses import brier_of_rows, mean_and_error
+from credo.evaluation.table_values import Baseline
 
 TREES, LINEAR = "boosted trees", "a linear model"
 LARGEST = 50_000
@@ -27,6 +33,8 @@ MOST_BINS = 254
 """Categories of a column that boosted trees tell apart."""
 MOST_DUMMIES = 50
 """Categories of a column that get a weight of their own in the linear model."""
+LARGEST_ERROR = 1e300
+"""What stands for no knowledge at all, which JSON has no number for."""
 PENALTIES = tuple(np.logspace(-3.0, 5.0, 17))
 
 Floats = NDArray[np.float64]
@@ -82,6 +90,31 @@ def baseline_answers(
         BaselineAnswers(LINEAR, _linear(columns, trained, y, held_out, classes, weights), len(y)),
     ]
     return tuple(found)
+
+
+def compared(one: BaselineAnswers, own: Tensor, y: Tensor, *, weights: Tensor | None = None) -> Baseline:
+    """A common model beside the posterior, on the held-out rows.
+
+    Args:
+        one: its answers.
+        own: losses of the posterior at each row, (B,), as `row_losses` counts them.
+        y: what was observed, (B,).
+        weights: how much each row counts, (B,); None for one each.
+    """
+    answers = torch.from_numpy(one.answers)
+    if answers.dim() == 2:
+        losses = brier_of_rows(answers, y)
+        scores = {
+            "accuracy": metrics.accuracy(answers, y, weights=weights),
+            "brier": metrics.brier(answers, y, weights=weights),
+            "log_likelihood": metrics.log_likelihood(answers, y, weights=weights),
+        }
+    else:
+        losses = (answers - y.double().reshape(-1)).square()
+        scores = {"rmse": metrics.rmse(answers, y, weights=weights), "mae": metrics.mae(answers, y, weights=weights)}
+    gain, error = mean_and_error(losses - own, weights)
+    finite = {name: value for name, value in scores.items() if math.isfinite(value)}
+    return Baseline(one.title, finite, gain, min(error, LARGEST_ERROR), one.trained)
 
 
 def _trees(

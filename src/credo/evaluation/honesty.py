@@ -76,7 +76,7 @@ def power_of_coverage(count: int) -> float:
 
     Examples:
         >>> [round(power_of_coverage(n), 2) for n in (3, 20, 50, 88)]
-        [0.01, 0.56, 0.86, 0.97]
+        [0.1, 0.55, 0.87, 0.98]
     """
     few = chance_range(OUTER, count, TAILS[OUTER][0])[0] * count
     hits = torch.arange(round(few), dtype=torch.float64)

@@ -15,7 +15,7 @@ from credo.data.columns import CategoryColumn, InputColumn, NumericColumn
 from credo.data.values import numbers
 from credo.evaluation.checks import DOUBTS_QUESTION
 from credo.evaluation.digits import number, percent
-from credo.evaluation.table_values import Probe
+from credo.evaluation.table_values import StrangeRows
 from credo.evaluation.values import Check, Rating
 
 ROWS = 1_000
@@ -28,13 +28,13 @@ MOST, HALF = 0.9, 0.5
 
 ORDINARY, ALL, ONE, SHUFFLED, CATEGORY = "ordinary", "all numbers", "one number", "shuffled", "new category"
 
-Answer = Callable[[pd.DataFrame], pd.DataFrame]
+AnswerRows = Callable[[pd.DataFrame], pd.DataFrame]
 """From rows to their predictions, as `predict_rows` gives them."""
 
 
 def probes(
-    answer: Answer, held_out: pd.DataFrame, trained: pd.DataFrame, columns: Sequence[InputColumn], seed: int
-) -> tuple[Probe, ...]:
+    answer: AnswerRows, held_out: pd.DataFrame, trained: pd.DataFrame, columns: Sequence[InputColumn], seed: int
+) -> tuple[StrangeRows, ...]:
     """How many rows of each kind get the flag, and how much wider their error bars are.
 
     Args:
@@ -55,7 +55,9 @@ def probes(
     found = {name: answer(table) for name, table in tables.items()}
     usual = _doubt(found[ORDINARY])
     return tuple(
-        Probe(name, TITLES[name], len(rows), _flagged(each), _doubt(each) / usual if usual else 1.0, "lower" in each)
+        StrangeRows(
+            name, TITLES[name], len(rows), _flagged(each), _doubt(each) / usual if usual else 1.0, "lower" in each
+        )
         for name, each in found.items()
     )
 
@@ -142,7 +144,7 @@ def _doubt(answers: pd.DataFrame) -> float:
     return float(1.0 - answers.filter(like="probability_").max(axis=1).mean())
 
 
-def knows_unknowns(found: Sequence[Probe]) -> Check:
+def knows_unknowns(found: Sequence[StrangeRows]) -> Check:
     """Whether strange rows are noticed, in numbers.
 
     Args:
@@ -171,7 +173,7 @@ def knows_unknowns(found: Sequence[Probe]) -> Check:
     )
 
 
-def _listed(named: dict[str, Probe]) -> str:
+def _listed(named: dict[str, StrangeRows]) -> str:
     phrases = {
         ALL: f"of rows with every number moved by {FAR:.0f} standard deviations {{}}",
         ONE: f"of rows with one number {FAR:.0f} standard deviations out of range {{}}",
@@ -181,7 +183,7 @@ def _listed(named: dict[str, Probe]) -> str:
     return ", ".join(phrases[name].format(percent(named[name].flagged or 0.0)) for name in phrases if name in named)
 
 
-def _widths(named: dict[str, Probe]) -> str:
+def _widths(named: dict[str, StrangeRows]) -> str:
     if ALL not in named:
         return ""
     what = "error bars are" if named[ALL].interval else "distance from certainty is"

@@ -107,7 +107,7 @@ class ClassScores:
 
 
 @dataclass(frozen=True)
-class Probe:
+class StrangeRows:
     """Held-out rows made strange in one way, and whether that is noticed.
 
     Attributes:
@@ -161,12 +161,12 @@ class TableFindings:
     effects: tuple[Effect, ...] = ()
     residuals: tuple[Residuals, ...] = ()
     classes: tuple[ClassScores, ...] = ()
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[StrangeRows, ...] = ()
     learning: tuple[LearningPoint, ...] = ()
 
 
 TABLE_KINDS = {
     found.__name__: found
-    for found in (Baseline, Importance, Effect, Residuals, ClassScores, Probe, LearningPoint, TableFindings)
+    for found in (Baseline, Importance, Effect, Residuals, ClassScores, StrangeRows, LearningPoint, TableFindings)
 }
 """The classes that an evaluation of a table on disk may name beside its own."""

@@ -6,23 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pandas as pd
-import torch
 from torch import Tensor
 
 from credo.core.record import Record
 from credo.data.encoder import Encoder
-from credo.evaluation.baselines import baseline_answers
+from credo.evaluation.baselines import baseline_answers, compared
 from credo.evaluation.checks import NAIVE_QUESTION, beats_simpler, replaced, trained_well
 from credo.evaluation.class_scores import class_scores, finds_every_class
 from credo.evaluation.columns import SHOWN, ColumnProbe, effects, importances, residuals
 from credo.evaluation.honesty import INTERVALS_QUESTION, PROBABILITIES_QUESTION
-from credo.evaluation.losses import brier_of_rows, mean_and_error, row_losses
+from credo.evaluation.losses import row_losses
 from credo.evaluation.metadata import TrainingLength
 from credo.evaluation.strange_rows import knows_unknowns, probes
 from credo.evaluation.table_values import Baseline, TableFindings
 from credo.evaluation.trust import trusted
 from credo.evaluation.values import Check, Evaluation, Rating
-from credo.metrics import accuracy, brier, log_likelihood, mae, rmse
 from credo.predictive import ClassPredictive, Predictive
 from credo.tabular.loading import LoadedTable
 
@@ -112,17 +110,8 @@ class Examination:
             weights=None if weights is None else weights[0].numpy(),
             seed=self.loaded.request.seed,
         ):
-            answers, held = torch.from_numpy(one.answers), None if weights is None else weights[1]
-            if classes:
-                losses = brier_of_rows(answers, self.observed)
-                measures = {"accuracy": accuracy, "brier": brier, "log_likelihood": log_likelihood}
-            else:
-                losses = (answers - self.observed.double()).square()
-                measures = {"rmse": rmse, "mae": mae}
-            scores = {name: measure(answers, self.observed, weights=held) for name, measure in measures.items()}
-            gain, error = mean_and_error(losses - own, held)
-            finite = {name: value for name, value in scores.items() if abs(value) < torch.inf}
-            found.append(Baseline(one.title, finite, gain, min(error, 1e300), one.trained))
+            held = None if weights is None else weights[1]
+            found.append(compared(one, own, self.observed, weights=held))
         return tuple(found)
 
 
