@@ -48,7 +48,9 @@ class Network:
         self.dropout, self.scaling = dropout, scaling
         self.output_rule: OutputRule | HeadsRule = OutputRule()
         with Stream(0, ("structure",)).borrowed_global():
-            self.module = private_copy(made(net))
+            given = made(net)
+            self.module = private_copy(given)
+        self.hooked = tuple(name for name, p in given.named_parameters() if p._backward_hooks)
         self._aliases = aliases(self.module)
         places = [] if dropout is None else dropout.layer_names(self.module)
         connections = dropout is not None and dropout.drops is Drops.WEIGHTS
@@ -77,6 +79,7 @@ class Network:
         """The same network with other dropout."""
         twin = Network(self._make or self.module, dropout=change, scaling=self.scaling)
         twin = twin.with_outputs(self.output_rule)
+        twin.hooked = self.hooked
         return twin.without_noise() if self.noise_off else twin
 
     def with_outputs(self, rule: OutputRule | HeadsRule) -> Network:
@@ -207,7 +210,10 @@ class Network:
         leaves = {name: variables.params[name][:1].detach().requires_grad_() for name in self.layout}
         buffers = {name: b[:1].clone() for name, b in variables.buffers.items()}
         with torch.enable_grad():
-            return self.evaluate(Variables(leaves, buffers), few(x, 2), Plan.ONE_BY_ONE).requires_grad
+            outputs = self.evaluate(Variables(leaves, buffers), few(x, 2), Plan.ONE_BY_ONE)
+        if outputs.requires_grad:
+            _check_kept(outputs, leaves)
+        return outputs.requires_grad
 
     def vectorizes(self, variables: Variables, x: Inputs) -> bool:
         """Whether torch can compute several members at once for inputs like x (B, ...), tried once with a few examples.
@@ -291,7 +297,16 @@ class Network:
         stack = None if around else self._stack(x, seen, x_per_member=x_per_member)
         lend = None if seen.alone is None else lend_to_members(rng, variables.device)
         plan = plan if seen.alone is None else Plan.ONE_BY_ONE
-        return self._run(forward, stack, variables, self.scaled(x), masks, plan, x_per_member=x_per_member, lend=lend)
+        given = (forward, stack, variables, self.scaled(x), masks, plan)
+        try:
+            return self._run(*given, x_per_member=x_per_member, lend=lend)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise ValueError(
+                "batch norm goes by the batch in training, and one of the batches has a single example: give another "
+                "batch_size, or drop_last=True to the DataLoader"
+            ) from None
 
     def draw(
         self,
@@ -389,3 +404,15 @@ def _adapted(forward: Forward, seen: Trace, around: Around | None, copied: froze
         copies_input=seen.writes_input,
         repeated=seen.repeated,
     )
+
+
+def _check_kept(outputs: Tensor, leaves: Params) -> None:
+    """Refuse a module that overwrites in place what its gradient needs, as torch does in any training."""
+    try:
+        torch.autograd.grad(outputs.sum(), list(leaves.values()), allow_unused=True)
+    except RuntimeError as error:
+        if "inplace operation" in str(error):
+            raise ValueError(
+                "the network changes a tensor in place (such as h += 1 after a relu) that its gradient needs, and "
+                f"torch refuses to train it: {str(error).split('. Hint')[0]}"
+            ) from None
