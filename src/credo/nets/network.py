@@ -28,6 +28,7 @@ from credo.nets.random_calls import DropoutCall, Masked
 from credo.nets.scaling import InputScaling
 from credo.nets.structure import aliases, fan_in, made, private_copy, quiet, reinitialized, skeleton
 from credo.nets.tracing import Recent, Trace, trace
+from credo.nets.trainable import check_gradient, explained
 
 Net = nn.Module | Callable[[], nn.Module]
 
@@ -212,7 +213,7 @@ class Network:
         with torch.enable_grad():
             outputs = self.evaluate(Variables(leaves, buffers), few(x, 2), Plan.ONE_BY_ONE)
         if outputs.requires_grad:
-            _check_kept(outputs, leaves)
+            check_gradient(outputs, leaves)
         return outputs.requires_grad
 
     def vectorizes(self, variables: Variables, x: Inputs) -> bool:
@@ -298,15 +299,8 @@ class Network:
         lend = None if seen.alone is None else lend_to_members(rng, variables.device)
         plan = plan if seen.alone is None else Plan.ONE_BY_ONE
         given = (forward, stack, variables, self.scaled(x), masks, plan)
-        try:
+        with explained():
             return self._run(*given, x_per_member=x_per_member, lend=lend)
-        except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
-                raise
-            raise ValueError(
-                "batch norm goes by the batch in training, and one of the batches has a single example: give another "
-                "batch_size, or drop_last=True to the DataLoader"
-            ) from None
 
     def draw(
         self,
@@ -404,15 +398,3 @@ def _adapted(forward: Forward, seen: Trace, around: Around | None, copied: froze
         copies_input=seen.writes_input,
         repeated=seen.repeated,
     )
-
-
-def _check_kept(outputs: Tensor, leaves: Params) -> None:
-    """Refuse a module that overwrites in place what its gradient needs, as torch does in any training."""
-    try:
-        torch.autograd.grad(outputs.sum(), list(leaves.values()), allow_unused=True)
-    except RuntimeError as error:
-        if "inplace operation" in str(error):
-            raise ValueError(
-                "the network changes a tensor in place (such as h += 1 after a relu) that its gradient needs, and "
-                f"torch refuses to train it: {str(error).split('. Hint')[0]}"
-            ) from None
