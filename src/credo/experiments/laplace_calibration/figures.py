@@ -45,6 +45,8 @@ def reliability(folder: Path, found: Mapping[str, CalibrationResult]) -> Figure:
 def _diagram(axes: Any, result: CalibrationResult) -> None:
     axes.plot((0, 1), (0, 1), ":", color=GRAY)
     for name, (color, mark) in SHOWN.items():
+        if name not in result.reliability:
+            continue
         bins = list(zip(*result.reliability[name], strict=True))
         total = sum(count for _, _, count in bins)
         confidence, accuracy, parts = zip(*((c, a, n / total) for c, a, n in bins if n >= FEWEST * total), strict=True)

@@ -78,7 +78,8 @@ def measured(
 
     note(AS_IT_IS, plain)
     around = cache(partial(laplace, posterior, data))
-    for name, treatment in TREATMENTS.items():
+    for name in row.treatments:
+        treatment = TREATMENTS[name]
         progress.say(f"{row.name}: {name}")
         each = treated(around(treatment.subset), treatment, data)
         note(name, _predicted(each, data.x_test), float(next(iter(each.precision.values())).mean()))
@@ -131,6 +132,8 @@ def numbers(found: Mapping[str, CalibrationResult]) -> dict[str, float]:
         before = each.treatments[AS_IT_IS]
         measured[f"{row}/overconfident"] = before[CONFIDENCE] - before[ACCURACY]
         for prefix, treatment in AFTER.items():
+            if treatment not in each.treatments:
+                continue
             after = each.treatments[treatment]
             measured[f"{row}/{prefix}error"] = before[ERROR] - after[ERROR]
             measured[f"{row}/{prefix}likelihood"] = after[LOG_LIKELIHOOD] - before[LOG_LIKELIHOOD]

@@ -69,9 +69,15 @@ def method(subset: str) -> Laplace:
 
 @dataclass(frozen=True)
 class CalibrationRow:
-    """A network and its training, which is measured as it is and after every treatment."""
+    """A network and its training, which is measured as it is and after treatments.
+
+    Attributes:
+        trained: the network.
+        treatments: their names.
+    """
 
     trained: DoubtRow
+    treatments: tuple[str, ...] = tuple(TREATMENTS)
 
     @property
     def name(self) -> str:
@@ -79,7 +85,7 @@ class CalibrationRow:
 
     def settings(self, seed: int) -> dict[str, Any]:
         """All that the result depends on, beside the images."""
-        treatments = {name: asdict(each) for name, each in TREATMENTS.items()}
+        treatments = {name: asdict(TREATMENTS[name]) for name in self.treatments}
         return {**self.trained.settings(seed), "treatments": treatments, "choosing": CHOOSING}
 
 
@@ -111,8 +117,11 @@ def trained(epochs: int) -> MAP:
 
 
 def full() -> list[CalibrationRow]:
-    """LeNet-5 for 10 epochs, and for 50, which makes it sure of what it does not know."""
-    return [CalibrationRow(DoubtRow(name, lenet, trained(epochs))) for name, epochs in (("short", 10), ("long", 50))]
+    """LeNet-5 for 10 epochs, and for 50, which makes it sure of what it does not know; around its last layer."""
+    last = tuple(name for name, each in TREATMENTS.items() if each.subset == "last")
+    return [
+        CalibrationRow(DoubtRow(name, lenet, trained(epochs)), last) for name, epochs in (("short", 10), ("long", 50))
+    ]
 
 
 def quick() -> list[CalibrationRow]:
