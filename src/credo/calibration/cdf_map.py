@@ -65,7 +65,7 @@ class CdfMap(Calibrator):
 
         Args:
             predictions: of the posterior; or a list of those of several folds, for the rows that each has not seen.
-            y: what was observed, (B,) or (B, D); of several predictions a list.
+            y: what was observed, (B,) or (B, D), or at positions; of several predictions a list.
             weights: how much each example counts, (B,), likewise; None for one each.
 
         Examples:
@@ -97,7 +97,7 @@ class CdfMap(Calibrator):
         if base.conformal is not None:
             raise ValueError("a map of the distribution function comes before conformal intervals, not after them")
         device = base.draws.device
-        score_map = ScoreMap(*(t.to(device) for t in (self.loc, self.scale, self.skew, self.tail)))
+        score_map = ScoreMap(*(base.by_target(t.to(device)) for t in (self.loc, self.scale, self.skew, self.tail)))
         return MappedPredictive(base.likelihood, base.draws, base.params, base.log_weights, base, score_map)
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from credo.calibration.scores import ScoreMap
 from credo.core.integrals import nodes
-from credo.predictive import GaussianPredictive, NumericPredictive
+from credo.core.rng import Stream
+from credo.predictive import GaussianPredictive, NumericPredictive, Predictive
 
 REACH = 7.1
 """Normal scores between which integrals go: 1e-12 of the mass lies outside."""
@@ -34,7 +35,7 @@ class MappedMoments(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedPredictive(NumericPredictive):
-    """F(y) = g(F_base(y)): what `CdfMap` makes of a prediction.
+    """F(y) = g(F_base(y)): what `CdfMap` makes of a prediction; where outputs have positions, at each of them.
 
     The calibrated density p(y) g'(F(y)) of a mixture p = sum_s w_s p_s is again one of S components, of weights
     w_s r_s and densities p_s(y) g'(F(y)) / r_s, r_s = E_s[g'(F)]; epistemic and aleatoric are theirs.
@@ -46,6 +47,20 @@ class MappedPredictive(NumericPredictive):
 
     base: NumericPredictive
     score_map: ScoreMap
+
+    def elements(self, y: Tensor) -> tuple[Predictive, Tensor, Tensor]:
+        rows, targets, example = self.base.elements(y)
+        return self._of_rows(rows), targets, example
+
+    def rows(self) -> Predictive:
+        return self._of_rows(self.base.rows())
+
+    def _of_rows(self, rows: Predictive) -> Predictive:
+        """The map of the rows' own distribution functions."""
+        assert isinstance(rows, NumericPredictive)
+        each = ScoreMap(*(t.flatten() for t in vars(self.score_map).values()))
+        made = MappedPredictive(rows.likelihood, rows.draws, rows.params, rows.log_weights, rows, each)
+        return replace(made, conformal=self.conformal)
 
     def in_double(self) -> NumericPredictive:
         exact = self.base.in_double()
@@ -88,25 +103,34 @@ class MappedPredictive(NumericPredictive):
         The dependence of several targets on each other stays that of the draws; of a single one it is
         log p(y) + log g'(F(y)).
         """
-        each = self.log_prob_each(y)
-        if each.shape[-1] == 1:
+        if self.likelihood.event_axes == 1 and (each := self.log_prob_each(y)).shape[-1] == 1:
             return each.squeeze(-1)
         there, change = self._moved(y)
-        return self.base.log_prob(there) + change.sum(-1)
+        return self.base.log_prob(there) + change
+
+    def by_draw(self, y: Tensor) -> Tensor:
+        there, change = self._moved(y)
+        return self.base.by_draw(there) + change
 
     def joint_log_prob(self, y: Tensor, groups: Tensor | None = None) -> Tensor:
         """The same of all examples together, (), or of each group, (G,): they share the draw, at t."""
         there, change = self._moved(y)
         numbers, joint = self._groups(groups), self.base.joint_log_prob(there, groups)
-        total = change.new_zeros(int(numbers.max()) + 1).index_add_(0, numbers, change.sum(-1))
+        total = change.new_zeros(int(numbers.max()) + 1).index_add_(0, numbers, change)
         return joint + (total[0] if groups is None else total)
 
     def _moved(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """t, and log p_calibrated(y) - log p(t) of each target on its own, (B, D)."""
+        """t, and the sum of log p_calibrated(y) - log p(t) of each target of an example on its own, (B,)."""
         if self.likelihood.discrete:
-            raise ValueError("the joint density of several calibrated counts is not known: use log_prob_each")
-        there = self.base.at_normal_score(self.normal_score(self._targets(y))).to(self.draws.dtype)
-        return there, (self.log_prob_each(y) - self.base.log_prob_each(there)).double()
+            raise ValueError("the joint density of calibrated counts and other targets is not known: use log_prob_each")
+        targets = self._targets(y)
+        observed = self.likelihood.observed(targets)
+        known = targets if observed is None else torch.where(observed, targets, self.mean)
+        there = self.base.at_normal_score(self.normal_score(known)).to(self.draws.dtype)
+        change = (self.log_prob_each(known) - self.base.log_prob_each(there)).double()
+        if observed is not None:
+            there, change = torch.where(observed, there, torch.nan), torch.where(observed, change, 0.0)
+        return there, change.flatten(1).sum(1)
 
     def log_prob_each(self, y: Tensor) -> Tensor:
         targets = self._targets(y)
@@ -120,7 +144,12 @@ class MappedPredictive(NumericPredictive):
 
     def sample(self, count: int, seed: int = 0) -> Tensor:
         """`count` targets for each input, (count, B, D): those of the base, moved to where the map has them."""
-        drawn = self.base.sample(count, seed)
+        return self._mapped_samples(self.base.sample(count, seed))
+
+    def sample_of(self, chosen: Tensor, rng: Stream) -> Tensor:
+        return self._mapped_samples(self.base.sample_of(chosen, rng))
+
+    def _mapped_samples(self, drawn: Tensor) -> Tensor:
         scores = (self._unmapped(self._inside(y)) for y in drawn)
         return torch.stack([self.base.at_normal_score(z) for z in scores]).to(drawn)
 
@@ -138,7 +167,8 @@ class MappedPredictive(NumericPredictive):
         exact = self.base.in_double()
         first, last = self._ends()
         if not self.likelihood.discrete:
-            yield from nodes(*exact.likelihood.spread(exact.draws, exact.params), first, last)
+            knots = exact.likelihood.knots(exact.draws, exact.params)
+            yield from nodes(*exact.likelihood.spread(exact.draws, exact.params), first, last, knots)
             return
         # what is spread wider than so many whole numbers is summed over some of them
         step = ((last - first) / SUMMED).ceil().clamp_min(1.0)
@@ -152,7 +182,7 @@ class MappedPredictive(NumericPredictive):
         exact = self.base.in_double()
         center = self.at_normal_score(0.0)
         sums = [exact.draws.new_zeros(len(exact.draws), *center.shape) for _ in range(4)]
-        log_weights = exact.log_weights.view(-1, 1, 1)
+        log_weights = exact.log_weights.view(-1, *[1] * center.ndim)
         whole = torch.zeros_like(center)
         for y, weight in self._nodes():
             each = exact.likelihood.log_prob_each(exact.draws, y, exact.params)

@@ -52,7 +52,7 @@ class Temperature(Calibrator):
 
         Args:
             predictions: of the posterior; or a list of those of several folds, for the rows that each has not seen.
-            y: classes, (B,) or (B, D); of several predictions a list.
+            y: classes, (B,) or (B, D), or at positions; of several predictions a list.
             weights: how much each example counts, (B,), likewise; None for one each.
 
         Examples:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from credo.core.integrals import integral_by_pieces
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, SharedGaussian
 from credo.likelihoods.gaussian import MarginalGaussian
 from credo.metrics.inputs import ArrayLike, elements, numeric, targets_like
@@ -121,6 +122,11 @@ def _by_quadrature(mixture: NumericPredictive, y: Tensor) -> Tensor:
     def cdf(z: Tensor) -> Tensor:
         return mixture.cdf(z.to(mixture.draws.dtype)).double()
 
+    knots = mixture.likelihood.knots(mixture.draws, mixture.params) if type(mixture) in EXACT else None
+    if knots is not None:  # a heavy tail is too long for even panels
+        places = torch.cat([knots.flatten(0, 1).double(), lower.unsqueeze(0), upper.unsqueeze(0)]).sort(0).values
+        below = integral_by_pieces(lambda z: cdf(z).square(), places.minimum(y))
+        return below + integral_by_pieces(lambda z: (1.0 - cdf(z)).square(), places.maximum(y))
     panels, before = 32, torch.full_like(y, torch.inf)
     while True:
         below = _integral(lambda z: cdf(z).square(), lower, y, panels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import torch
@@ -42,11 +42,23 @@ class GaussianJointPredictive(JointPredictive):
         outputs: the distribution of the outputs of all heads side by side.
         count: draws for each of the M normals, where draws are needed.
         seed: of the draws.
+        calibrated: whether heads have been calibrated, by which their joint probability is no longer known.
     """
 
     outputs: OutputNormal = field(kw_only=True)
     count: int = field(kw_only=True)
     seed: int = field(kw_only=True)
+    calibrated: bool = field(default=False, kw_only=True)
+
+    def with_head(self, name: str, prediction: Predictive) -> GaussianJointPredictive:
+        return replace(self, heads={**self.heads, name: prediction}, calibrated=True)
+
+    def _check_known(self) -> None:
+        if self.calibrated:
+            raise ValueError(
+                "normal outputs of calibrated heads have no joint probability: ask one of them, as in "
+                f"prediction[{next(iter(self.heads))!r}], or predict by drawn functions, predict(x, draws=...)"
+            )
 
     @property
     def expected_entropy(self) -> NoReturn:
@@ -57,6 +69,7 @@ class GaussianJointPredictive(JointPredictive):
 
     def log_prob(self, y: Any) -> Tensor:
         """log p(y_b) of all targets of each example together, (B,); what is missing says nothing."""
+        self._check_known()
         targets = self._targets(y)
         numbers = [head for head in self.likelihood.heads if has_normal_noise(head.likelihood)]
         others = [head for head in self.likelihood.heads if not has_normal_noise(head.likelihood)]
@@ -117,6 +130,7 @@ class GaussianJointPredictive(JointPredictive):
 
         The heads of an example are those of the same drawn outputs; examples are independent of each other.
         """
+        self._check_known()
         stream = Stream(seed, ("predictive sample",))
         chosen, each = self._chosen(count, stream), torch.arange(count)
         outputs = self.likelihood.split(self.outputs.sample(count, stream.child("outputs"))[each, chosen])

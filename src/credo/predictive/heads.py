@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn
 
 import torch
@@ -72,6 +73,10 @@ class JointPredictive(Predictive):
         return targets
 
     @abstractmethod
+    def with_head(self, name: str, prediction: Predictive) -> JointPredictive:
+        """With another prediction of one head, such as a calibrated one."""
+
+    @abstractmethod
     def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]  # one for each head
         """`count` targets of each head for each input, (count, B, D) or (count, B) each."""
 
@@ -108,6 +113,23 @@ class JointPredictive(Predictive):
 class JointMixture(JointPredictive):
     """Several heads of drawn functions."""
 
+    def with_head(self, name: str, prediction: Predictive) -> JointMixture:
+        return replace(self, heads={**self.heads, name: prediction})
+
+    def by_draw(self, y: Any) -> Tensor:
+        """log p of all targets of an example under each draw, (S, B): the sum of those of the heads."""
+        targets, total = self._targets(y), torch.zeros((), device=self.draws.device)
+        for head in self.likelihood.heads:
+            values, kept = head.filled(targets[head.name])
+            total = total + torch.where(kept, self.heads[head.name].by_draw(values), 0.0)
+        return total
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        """Of all targets of an example, (B,): under each draw the heads are independent."""
+        each = (head.expected_entropy.reshape(len(self), -1).sum(-1) for head in self.heads.values())
+        return torch.stack(list(each)).sum(0)
+
     def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]
         """`count` targets of each head for each input, (count, B, D) or (count, B) each.
 
@@ -115,14 +137,7 @@ class JointMixture(JointPredictive):
         """
         stream = Stream(seed, ("predictive sample",))
         chosen = self._chosen(count, stream)
-        return {
-            name: head.likelihood.sample(
-                head.draws[chosen],
-                {key: value[chosen] for key, value in head.params.items()},
-                stream.child("noise", name).generator(self.draws.device),
-            )
-            for name, head in self.heads.items()
-        }
+        return {name: head.sample_of(chosen, stream.child("noise", name)) for name, head in self.heads.items()}
 
 
 def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
