@@ -17,7 +17,7 @@ def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
     data = cache(digits if size is Size.QUICK else garments)
 
     def result(row: CalibrationRow) -> CalibrationResult:
-        return train(row, data(seed), seed, progress)
+        return train(row, data(seed), folder, seed, progress)
 
     found = results(quick() if size is Size.QUICK else full(), CalibrationResult, folder, seed, result)
     measured = numbers(found)

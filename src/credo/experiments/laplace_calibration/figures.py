@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from matplotlib.ticker import NullLocator
+
 from credo.experiments.base import Figure
 from credo.experiments.laplace_calibration.measure import ERROR, CalibrationResult
 from credo.experiments.laplace_calibration.problem import AS_IT_IS, TEMPERATURE
@@ -20,6 +22,8 @@ SHOWN = {
     TEMPERATURE: (PURPLE, "v"),
 }
 """Color and mark of the treatments in the diagrams of reliability."""
+TICKS = (0.3, 1.0, 3.0, 10.0, 30.0)
+"""Calibration errors in per cent."""
 FEWEST = 0.01
 """Part of the images that a bin must hold to be drawn: few say little about an accuracy."""
 
@@ -64,9 +68,12 @@ def _errors(axes: Any, found: Mapping[str, CalibrationResult]) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.xaxis.set_minor_locator(NullLocator())
+    shown = [100.0 * each[ERROR] for result in found.values() for each in result.treatments.values()]
+    axes.set_xlim(0.8 * min(shown), 1.25 * max(shown))
     axes.set(title="all treatments", xlabel="calibration error (%)")
-    axes.legend(loc="upper right")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.35, -0.16))
 
 
 def _shown(name: str) -> str:

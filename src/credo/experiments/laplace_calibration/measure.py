@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
+from shutil import rmtree
 
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ import credo
 from credo import metrics
 from credo.calibration import Temperature
 from credo.experiments.base import Cell, Progress, Table, uninterrupted
-from credo.experiments.doubt import fitted
+from credo.experiments.doubt import fitted, place_of
 from credo.experiments.laplace_calibration.problem import (
     AS_IT_IS,
     TEMPERATURE,
@@ -56,15 +58,15 @@ class CalibrationResult:
     finished: bool
 
 
-def train(row: CalibrationRow, data: Sets, seed: int, progress: Progress) -> CalibrationResult:
-    """Train a row and measure it."""
-    posterior, seconds = fitted(row.trained, data.x, data.y, seed, progress, "cpu")
-    return measured(row, posterior, data, seconds, progress)
+def train(row: CalibrationRow, data: Sets, folder: Path, seed: int, progress: Progress) -> CalibrationResult:
+    """Train a row, or resume its training, and measure it."""
+    posterior = fitted(row.trained, data.x, data.y, folder, seed, progress, "cpu")
+    result = measured(row, posterior, data, progress)
+    rmtree(place_of(row.trained, folder), ignore_errors=True)
+    return result
 
 
-def measured(
-    row: CalibrationRow, posterior: Posterior, data: Sets, seconds: float, progress: Progress
-) -> CalibrationResult:
+def measured(row: CalibrationRow, posterior: Posterior, data: Sets, progress: Progress) -> CalibrationResult:
     """The numbers of a trained network."""
     plain, known = posterior.predict(data.x_test), posterior.predict(data.x)
     scaled = Temperature.of(posterior.predict(data.x_held_out), data.y_held_out).apply(plain)
@@ -90,7 +92,7 @@ def measured(
         trained=[metrics.accuracy(known, data.y), metrics.log_likelihood(known, data.y)],
         treatments=found,
         reliability=curves,
-        seconds=seconds,
+        seconds=posterior.record.seconds,
         finished=posterior.record.finished,
     )
 
