@@ -21,7 +21,7 @@ from credo.experiments.laplace_calibration.problem import (
     TEMPERATURE,
     TREATMENTS,
     CalibrationRow,
-    Sets,
+    ImageSets,
     Treatment,
     method,
 )
@@ -58,7 +58,7 @@ class CalibrationResult:
     finished: bool
 
 
-def train(row: CalibrationRow, data: Sets, folder: Path, seed: int, progress: Progress) -> CalibrationResult:
+def train(row: CalibrationRow, data: ImageSets, folder: Path, seed: int, progress: Progress) -> CalibrationResult:
     """Train a row, or resume its training, and measure it."""
     posterior = fitted(row.trained, data.x, data.y, folder, seed, progress, "cpu")
     result = measured(row, posterior, data, progress)
@@ -66,7 +66,7 @@ def train(row: CalibrationRow, data: Sets, folder: Path, seed: int, progress: Pr
     return result
 
 
-def measured(row: CalibrationRow, posterior: Posterior, data: Sets, progress: Progress) -> CalibrationResult:
+def measured(row: CalibrationRow, posterior: Posterior, data: ImageSets, progress: Progress) -> CalibrationResult:
     """The numbers of a trained network."""
     plain, known = posterior.predict(data.x_test), posterior.predict(data.x)
     scaled = Temperature.of(posterior.predict(data.x_held_out), data.y_held_out).apply(plain)
@@ -97,7 +97,7 @@ def measured(row: CalibrationRow, posterior: Posterior, data: Sets, progress: Pr
     )
 
 
-def laplace(posterior: Posterior, data: Sets, subset: str) -> LaplaceGaussian:
+def laplace(posterior: Posterior, data: ImageSets, subset: str) -> LaplaceGaussian:
     """The posterior around a trained network, of these weights, with the precision of the largest evidence."""
     found = credo.fit(posterior.model, (data.x, data.y), method(subset), start=posterior, progress=False)
     found = uninterrupted(found)
@@ -105,7 +105,7 @@ def laplace(posterior: Posterior, data: Sets, subset: str) -> LaplaceGaussian:
     return found
 
 
-def treated(posterior: LaplaceGaussian, treatment: Treatment, data: Sets) -> LaplaceGaussian:
+def treated(posterior: LaplaceGaussian, treatment: Treatment, data: ImageSets) -> LaplaceGaussian:
     """The same as a treatment says."""
     found = posterior.with_prediction(treatment.prediction)
     return found.choose_precision(data.x_held_out, data.y_held_out) if treatment.held_out else found

@@ -24,7 +24,7 @@ FEW = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Sets:
+class ImageSets:
     """Images and classes: to learn from, to choose by, and to test on."""
 
     x: Tensor
@@ -89,22 +89,22 @@ class CalibrationRow:
         return {**self.trained.settings(seed), "treatments": treatments, "choosing": CHOOSING}
 
 
-def garments(seed: int) -> Sets:
+def garments(seed: int) -> ImageSets:
     """Fashion-MNIST: 55,000 images to learn from, 1,000 to choose by, 10,000 to test on; pixels from 0 to 1."""
     data = image_tensors(load("fashion-mnist"))
     order = credo.Stream(seed, ("held out",)).permutation(len(data.x))
     rest, some = order[HELD_OUT:], order[:CHOOSING]
-    return Sets(data.x[rest], data.y[rest], data.x[some], data.y[some], data.x_test, data.y_test)
+    return ImageSets(data.x[rest], data.y[rest], data.x[some], data.y[some], data.x_test, data.y_test)
 
 
-def digits(seed: int) -> Sets:
+def digits(seed: int) -> ImageSets:
     """scikit-learn's images of 8 x 8: 1,000 to learn from, 200 to choose by, 597 to test on."""
     data = load("digits")
     order = credo.Stream(seed, ("digits",)).permutation(len(data.x))
     x = torch.as_tensor(data.x).float()[order].reshape(-1, 1, 8, 8) / 16.0
     y = torch.as_tensor(data.y).long()[order]
     test = 1000 + FEW
-    return Sets(x[:1000], y[:1000], x[1000:test], y[1000:test], x[test:], y[test:])
+    return ImageSets(x[:1000], y[:1000], x[1000:test], y[1000:test], x[test:], y[test:])
 
 
 lenet = partial(nets.LeNet5, 1, 10)
