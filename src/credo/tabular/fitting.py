@@ -24,9 +24,10 @@ from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metad
 from credo.evaluation.scores import naive_classes, naive_numbers
 from credo.evaluation.values import Evaluation
 from credo.likelihoods import Categorical, HeteroscedasticGaussian
-from credo.posteriors import Posterior
+from credo.posteriors import Calibrated, Posterior
 from credo.posteriors.draws import Draws
 from credo.predictive import Predictive
+from credo.tabular.calibrating import calibrated
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
 from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_model
@@ -35,7 +36,7 @@ from credo.tabular.runs import TableRun
 from credo.tabular.saving import save_run
 from credo.tabular.training import FEW_ROWS, ValidationListener, learn
 from credo.tabular.units import in_units
-from credo.tabular.validation import LARGEST_COPY
+from credo.tabular.validation import LARGEST_COPY, held_out_parts
 
 
 def fit_table(
@@ -168,7 +169,8 @@ def _train(
     result = learn(model, x, y, recipe, weights=weights, seed=request.seed, listener=listener, folder=folder)
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
-    return result.posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    posterior = calibrated(result, x, y, predict_exactly, weights=weights)
+    return posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
 
 
 def _evaluate(
@@ -227,6 +229,8 @@ def _predicted(posterior: Posterior, x: Tensor, encoder: Encoder) -> Predictive:
 
 def _single_networks(posterior: Posterior) -> Sequence[Posterior]:
     """Every member as a network by itself; none where the posterior is one."""
+    if isinstance(posterior, Calibrated):
+        return _single_networks(posterior.base)
     points = posterior.members()
     if isinstance(posterior, Draws) and points.members == 1:
         return ()
@@ -239,7 +243,7 @@ def _plain_share(posterior: Posterior, rows: int, features: int) -> float:
     members = posterior.members().members
     if members == 1 or rows < FEW_ROWS:
         return 1.0
-    return 1.0 - 1.0 / members if rows * features * members <= LARGEST_COPY else 0.9
+    return 1.0 - held_out_parts(members) / members if rows * features * members <= LARGEST_COPY else 0.9
 
 
 def _metadata(loaded: LoadedTable, length: TrainingLength) -> RunMetadata:
