@@ -110,6 +110,16 @@ def test_folds_do_not_cut_groups():
         assert any(set(groups[h]) & set(groups[k]) for h, k in zip(careless_twin.held, careless_twin.kept, strict=True))
 
 
+def test_joined_folds_do_not_cut_groups_either():
+    groups = np.arange(300) // 3
+    parts = folds(300, 5, groups=groups, joined=2)
+    assert parts.held.shape == (5, 120)
+    assert parts.kept.shape == (5, 180)
+    for held, kept in zip(parts.held, parts.kept, strict=True):
+        assert not set(groups[held]) & set(groups[kept])
+    assert np.bincount(parts.held.reshape(-1)).tolist() == [2] * 300
+
+
 def test_folds_of_small_groups_lose_few_rows():
     parts = folds(300, 5, groups=np.arange(300) // 3)
     assert parts.held.shape == (5, 60)

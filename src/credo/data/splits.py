@@ -105,7 +105,7 @@ def scikit_split(count: int, test: float, random_state: int) -> tuple[Index, Ind
     return train, held_out
 
 
-def folds(count: int, parts: int, *, seed: int = 0, classes: Any = None, groups: Any = None) -> Folds:
+def folds(count: int, parts: int, *, seed: int = 0, classes: Any = None, groups: Any = None, joined: int = 1) -> Folds:
     """The rows in `parts` equal parts at random, each with its complement.
 
     Args:
@@ -115,19 +115,21 @@ def folds(count: int, parts: int, *, seed: int = 0, classes: Any = None, groups:
         classes: (N,) class of each row; every part then has the classes in proportion.
         groups: (N,) group of each row; no row of a part then has one of its group among the rows that the part goes
             with, and classes are as they come.
+        joined: with groups, each part holds so many of M smaller ones, in a circle, so that parts overlap.
     """
     if not 2 <= parts <= count:
         raise ValueError(f"{count} row(s) cannot be divided into {parts} parts: parts must be from 2 to {count}")
     if groups is not None:
-        return _folds_of_groups(numbered(groups, count), parts, Stream(seed, ("folds", "groups")))
+        return _folds_of_groups(numbered(groups, count), parts, Stream(seed, ("folds", "groups")), joined)
     order, size = _order(count, Stream(seed, ("folds",)), classes), count // parts
     held = np.stack([np.sort(order[m * size : (m + 1) * size]) for m in range(parts)])
     kept = np.stack([np.setdiff1d(order, part) for part in held])
     return Folds(held, kept)
 
 
-def _folds_of_groups(groups: Index, parts: int, stream: Stream) -> Folds:
-    held = folds_of_groups(groups, parts, stream.child("parts"))
+def _folds_of_groups(groups: Index, parts: int, stream: Stream, joined: int) -> Folds:
+    each = folds_of_groups(groups, parts, stream.child("parts"))
+    held = [np.unique(np.concatenate([each[(m + k) % parts] for k in range(joined)])) for m in range(parts)]
     kept = [np.setdiff1d(np.arange(len(groups)), part) for part in held]
     return Folds(_equal(held, stream.child("held")), _equal(kept, stream.child("kept")))
 

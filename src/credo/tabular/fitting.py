@@ -25,9 +25,10 @@ from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metad
 from credo.evaluation.scores import naive_classes, naive_numbers
 from credo.evaluation.values import Evaluation
 from credo.likelihoods import Categorical, HeteroscedasticGaussian
-from credo.posteriors import Posterior
+from credo.posteriors import Calibrated, Posterior
 from credo.posteriors.draws import Draws
 from credo.predictive import Predictive
+from credo.tabular.calibrating import calibrated
 from credo.tabular.examining import Examination
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
@@ -37,7 +38,7 @@ from credo.tabular.runs import TableRun
 from credo.tabular.saving import save_run
 from credo.tabular.training import FEW_ROWS, ValidationListener, learn
 from credo.tabular.units import in_units
-from credo.tabular.validation import LARGEST_COPY
+from credo.tabular.validation import LARGEST_COPY, held_out_parts
 
 
 def fit_table(
@@ -184,7 +185,8 @@ def _train(
     result = learn(model, x, y, recipe, weights=weights, groups=groups, seed=seed, listener=listener, folder=folder)
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
-    return result.posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    posterior = calibrated(result, x, y, predict_exactly, weights=weights)
+    return posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
 
 
 def _evaluate(
@@ -268,6 +270,8 @@ def _predicted(posterior: Posterior, x: Tensor, encoder: Encoder) -> Predictive:
 
 def _single_networks(posterior: Posterior) -> Sequence[Posterior]:
     """Every member as a network by itself; none where the posterior is one."""
+    if isinstance(posterior, Calibrated):
+        return _single_networks(posterior.base)
     points = posterior.members()
     if isinstance(posterior, Draws) and points.members == 1:
         return ()
@@ -280,7 +284,7 @@ def _plain_share(posterior: Posterior, rows: int, features: int) -> float:
     members = posterior.members().members
     if members == 1 or rows < FEW_ROWS:
         return 1.0
-    return 1.0 - 1.0 / members if rows * features * members <= LARGEST_COPY else 0.9
+    return 1.0 - held_out_parts(members) / members if rows * features * members <= LARGEST_COPY else 0.9
 
 
 def _metadata(loaded: LoadedTable, length: TrainingLength) -> RunMetadata:
