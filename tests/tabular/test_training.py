@@ -113,7 +113,8 @@ def test_cooling_is_kept_where_it_helps():
         assert (gains[-1] > 0.0) == (result.cooling > 0)
         assert result.cooling == 0 or result.epochs == points[-1].epochs
         epochs = [row["epoch"] for row in result.posterior.history]
-        assert epochs == [float(e) for e in range(1, result.epochs + 1)]
+        tried = result.epochs if result.cooling else points[-2].epochs
+        assert epochs == [float(e) for e in range(1, tried + 1)]
     assert max(gains) > 0.1
     one = learned("map", x, x[:, :1], Settings(epochs=20, learning_rate=0.01))
     assert [row["epoch"] for row in one.posterior.history] == [float(e) for e in range(1, one.epochs + 1)]

@@ -23,13 +23,13 @@ from credo.evaluation.evaluate import HeldOutRows, evaluate
 from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metadata
 from credo.evaluation.scores import naive_classes, naive_numbers
 from credo.evaluation.values import Evaluation
-from credo.likelihoods import Categorical, HeteroscedasticGaussian
 from credo.posteriors import Posterior
 from credo.posteriors.draws import Draws
 from credo.predictive import Predictive
+from credo.tabular.designing import design_table
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
-from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_model
+from credo.tabular.recipes import Recipe, Settings, recipe_of
 from credo.tabular.resuming import check_request, interruptible, save_request, training_folder
 from credo.tabular.runs import TableRun
 from credo.tabular.saving import save_run
@@ -145,7 +145,7 @@ def train_and_evaluate(
     request, problem, parts = loaded.request, loaded.problem, loaded.parts
     encoder = Encoder.fit(problem, parts.train)
     trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
-    posterior, length = _train(encoder, trained, request, listener, folder)
+    posterior, length, encoder = _train(encoder, trained, request, listener, folder)
     rows = loaded.file_rows[parts.test]
     evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
@@ -156,19 +156,26 @@ def train_and_evaluate(
 
 def _train(
     encoder: Encoder, frame: pd.DataFrame, request: FitRequest, listener: ValidationListener | None, folder: Path | None
-) -> tuple[Posterior, TrainingLength]:
-    x, y = encoder.encode(frame).x, encoder.encode_target(frame)
+) -> tuple[Posterior, TrainingLength, Encoder]:
+    """Also the encoder with the target in the units that suit its noise."""
     settings = Settings(request.epochs)
     recipe = recipe_of(request.method, settings)
-    if isinstance(encoder.target, ClassTarget):
-        model = table_model(x.shape[1], len(encoder.target.classes), Categorical(), recipe)
-    else:
-        model = table_model(x.shape[1], 2, HeteroscedasticGaussian(SMALLEST_NOISE), recipe)
-    weights = _weights(frame, request)
-    result = learn(model, x, y, recipe, weights=weights, seed=request.seed, listener=listener, folder=folder)
+    assert isinstance(recipe, Recipe)
+    x, y, weights, seed = encoder.encode(frame).x, _targets(encoder, frame), _weights(frame, request), request.seed
+    table = design_table(encoder, x, y, recipe, weights=weights, seed=seed, listener=listener, folder=folder)
+    result = learn(table.model, x, table.y, recipe, weights=weights, seed=seed, listener=listener, folder=folder)
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
-    return result.posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    length = TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    return table.design.noted(result.posterior), length, table.encoder
+
+
+def _targets(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
+    """In the units of the table, (N, 1) in float64, or class numbers (N,)."""
+    if isinstance(encoder.target, ClassTarget):
+        return encoder.encode_target(frame)
+    encoder.encode_target(frame)  # says what is wrong with them
+    return as_tensor(numbers(frame[encoder.target.name])).unsqueeze(1)
 
 
 def _evaluate(
