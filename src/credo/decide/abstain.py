@@ -309,7 +309,8 @@ def _probabilities(prediction: Predictive) -> Tensor:
             raise TypeError("the prediction has several yes-or-no answers for each row: decide one at a time")
         yes = prediction.probs.double()
         return torch.cat([1.0 - yes, yes], dim=1)
-    return prediction.probs.double()
+    probs = prediction.probs.double()
+    return probs / probs.sum(1, keepdim=True)  # a cost that is the same for all classes comes out as it is
 
 
 def _class_numbers(y: Tensor, classes: int | None) -> Tensor:
