@@ -76,7 +76,7 @@ class ColumnScales:
         """
         center, scale, pieces = list[float](), list[float](), list[Pieces]()
         for number, values in enumerate(np.asarray(x, dtype=np.float64).T):
-            column = _Column(values, weights)
+            column = _WeightedColumn(values, weights)
             is_flag = len(column.levels) <= FLAG
             center.append(0.0 if is_flag else column.median)
             scale.append(0.0 if is_flag else column.scale)
@@ -90,7 +90,7 @@ class ColumnScales:
         return {"center": list(self.center), "scale": list(self.scale), "pieces": [asdict(p) for p in self.pieces]}
 
 
-class _Column:
+class _WeightedColumn:
     """Numbers of one column, which weigh something, and what is to be known of them."""
 
     def __init__(self, values: Floats, weights: Floats | None) -> None:
@@ -165,7 +165,7 @@ class TableColumns(nn.Module):
 
 
 @dataclass(frozen=True)
-class _Tensors:
+class _ColumnTensors:
     """The numbers of all columns, (F,), and of all pieces, (P,)."""
 
     center: Tensor
@@ -179,7 +179,7 @@ class _Tensors:
 
 
 @lru_cache(maxsize=64)
-def _tensors(scales: ColumnScales, device: torch.device, dtype: torch.dtype) -> _Tensors:
+def _tensors(scales: ColumnScales, device: torch.device, dtype: torch.dtype) -> _ColumnTensors:
     """Made once: a step that is recorded on a GPU must not make them, and the module stays as it was built."""
 
     def real(values: Any) -> Tensor:
@@ -189,7 +189,7 @@ def _tensors(scales: ColumnScales, device: torch.device, dtype: torch.dtype) -> 
         return real([value for p in scales.pieces for value in values(p)])
 
     with torch.inference_mode(False):
-        return _Tensors(
+        return _ColumnTensors(
             real(scales.center),
             real([scale or 1.0 for scale in scales.scale]),
             torch.tensor([scale == 0.0 for scale in scales.scale], device=device),
