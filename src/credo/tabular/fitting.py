@@ -6,6 +6,7 @@ import datetime
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,9 +24,10 @@ from credo.evaluation.evaluate import HeldOutRows, evaluate
 from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metadata
 from credo.evaluation.scores import naive_classes, naive_numbers
 from credo.evaluation.values import Evaluation
-from credo.posteriors import Posterior
+from credo.posteriors import Calibrated, Posterior
 from credo.posteriors.draws import Draws
 from credo.predictive import Predictive
+from credo.tabular.calibrating import calibrated
 from credo.tabular.designing import design_table
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
@@ -35,7 +37,7 @@ from credo.tabular.runs import TableRun
 from credo.tabular.saving import save_run
 from credo.tabular.training import FEW_ROWS, ValidationListener, learn
 from credo.tabular.units import in_units
-from credo.tabular.validation import LARGEST_COPY
+from credo.tabular.validation import LARGEST_COPY, held_out_parts
 
 
 def fit_table(
@@ -167,7 +169,8 @@ def _train(
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
     length = TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
-    return table.design.noted(result.posterior), length, table.encoder
+    result = replace(result, posterior=table.design.noted(result.posterior))
+    return calibrated(result, x, table.y, predict_exactly, weights=weights), length, table.encoder
 
 
 def _targets(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
@@ -234,6 +237,8 @@ def _predicted(posterior: Posterior, x: Tensor, encoder: Encoder) -> Predictive:
 
 def _single_networks(posterior: Posterior) -> Sequence[Posterior]:
     """Every member as a network by itself; none where the posterior is one."""
+    if isinstance(posterior, Calibrated):
+        return _single_networks(posterior.base)
     points = posterior.members()
     if isinstance(posterior, Draws) and points.members == 1:
         return ()
@@ -246,7 +251,7 @@ def _plain_share(posterior: Posterior, rows: int, features: int) -> float:
     members = posterior.members().members
     if members == 1 or rows < FEW_ROWS:
         return 1.0
-    return 1.0 - 1.0 / members if rows * features * members <= LARGEST_COPY else 0.9
+    return 1.0 - held_out_parts(members) / members if rows * features * members <= LARGEST_COPY else 0.9
 
 
 def _metadata(loaded: LoadedTable, length: TrainingLength) -> RunMetadata:

@@ -19,6 +19,9 @@ NAIVE_SHARE = 0.01
 which a network is wrongly sure outweighs all others."""
 NAIVE_SCALE = 3.0
 """Standard deviation of that prediction for standardized numbers."""
+HELD_OUT = 0.2
+"""Part of the rows that each network is not trained on, if there are five networks or more: ten networks then are two
+for every row that have not seen it, which shows what an average of several is better by than one."""
 LARGEST_COPY = 5 * 10**7
 """Entries of x that may be copied so that each member has its own rows; beyond, all share one validation part."""
 
@@ -82,6 +85,9 @@ def hold_out(
 ) -> ValidationRows:
     """A part of the rows for each network, so that every row has a say; of a large table, one tenth for all.
 
+    The rows are cut into as many parts as there are networks, and each network lacks `HELD_OUT` of them, as nearly as
+    that goes: those that begin with its own. Every row is so held out from the same number of networks.
+
     Args:
         x: inputs, (N, F).
         y: targets (N, D), standardized by the likelihood or before, or class numbers (N,), of which each part has its
@@ -94,7 +100,7 @@ def hold_out(
     classes, naive = None if y.is_floating_point() else y.numpy(), naive_log_prob(y, likelihood)
     if x.numel() * networks <= LARGEST_COPY:
         parts = folds(len(x), networks, seed=seed, classes=classes)
-        train, held = torch.from_numpy(parts.kept), torch.from_numpy(parts.held)
+        train, held = _joined(torch.from_numpy(parts.held), held_out_parts(networks), len(x))
         mine, others = (None, None) if weights is None else (weights[train], weights[held])
         return ValidationRows(
             PerMember(x[train], y[train], mine),
@@ -109,6 +115,18 @@ def hold_out(
     data = tuple(values[train] for values in (x, y, weights) if values is not None)
     unseen = _unseen(held.expand(networks, -1), networks, len(x))
     return ValidationRows(data, Batch(x[held], y[held], weight=weight), naive[held], len(train), unseen)
+
+
+def held_out_parts(networks: int) -> int:
+    """How many of as many parts as there are networks each of them lacks."""
+    return max(1, round(HELD_OUT * networks))
+
+
+def _joined(parts: Tensor, count: int, rows: int) -> tuple[Tensor, Tensor]:
+    """The rows that each network is trained on, and those that it is not: `count` of the parts (M, H), in a circle."""
+    held = torch.cat([parts.roll(-shift, 0) for shift in range(count)], 1).sort(1).values
+    unseen = _unseen(held, len(parts), rows)
+    return (~unseen).nonzero()[:, 1].view(len(parts), -1), held
 
 
 def _unseen(held: Tensor, networks: int, rows: int) -> Tensor:
