@@ -19,6 +19,7 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.data.scaling import mean_and_scale
+from credo.data.splits import Index
 from credo.likelihoods import (
     HeteroscedasticGaussian,
     HeteroscedasticStudentT,
@@ -129,23 +130,55 @@ class Design:
 
 
 @dataclass(frozen=True, eq=False)
-class DesignSearch:
-    """The rows of a table, and how candidates are compared on them.
+class TableRows:
+    """Rows to learn from.
 
     Attributes:
         x: standardized inputs, (N, F).
         y: targets in their own units (N, D), or class numbers (N,).
-        settings: of the user.
         weights: how much each row counts, (N,); None for one each.
+        groups: number of the group of each row, (N,), of which no part may be in two folds; None for none.
+    """
+
+    x: Tensor
+    y: Tensor
+    weights: Tensor | None = None
+    groups: Index | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def counted(self) -> Floats | None:
+        """The weights in float64."""
+        return None if self.weights is None else self.weights.double().numpy()
+
+    def some(self, rows: Tensor) -> TableRows:
+        weights = None if self.weights is None else self.weights[rows]
+        groups = None if self.groups is None else np.asarray(self.groups)[rows.numpy()]
+        return TableRows(self.x[rows], self.y[rows], weights, groups)
+
+    @property
+    def can_choose(self) -> bool:
+        """Whether there are rows, and groups, enough for an answer that is more than chance."""
+        grouped = self.groups is not None and len(np.unique(self.groups)) < 2 * NETWORKS
+        return len(self) >= FEWEST and not grouped
+
+
+@dataclass(frozen=True, eq=False)
+class DesignSearch:
+    """The rows of a table, and how candidates are compared on them.
+
+    Attributes:
+        rows: of the table.
+        settings: of the user.
         seed: of the choice.
         folder: where it is saved as it goes.
         listener: called at every validation.
     """
 
-    x: Tensor
-    y: Tensor
+    rows: TableRows
     settings: Settings
-    weights: Tensor | None = None
     seed: int = 0
     folder: Path | None = None
     listener: ValidationListener | None = None
@@ -157,8 +190,9 @@ class DesignSearch:
             net: the network without pieces.
             likelihood: of the targets; None for numbers whose noise is to be chosen.
         """
-        settings, rows = self.settings, len(self.x)
-        if rows < FEWEST or settings.limit(rows) * math.ceil(rows / settings.batch(rows)) < FEWEST_STEPS:
+        settings, count = self.settings, len(self.rows)
+        steps = settings.limit(count) * math.ceil(count / settings.batch(count))
+        if not self.rows.can_choose or steps < FEWEST_STEPS:
             return Design(net, Noise.NORMAL if likelihood is None else None)
         search = self._sampled()
         plain = Noise.NORMAL if likelihood is None else None
@@ -170,22 +204,20 @@ class DesignSearch:
 
     def _sampled(self) -> DesignSearch:
         """With as many rows as a choice needs."""
-        if len(self.x) <= SAMPLE:
+        if len(self.rows) <= SAMPLE:
             return self
-        order = torch.randperm(len(self.x), generator=Stream(self.seed, ("sample",)).generator())[:SAMPLE]
-        rows = order.sort().values
-        weights = None if self.weights is None else self.weights[rows]
-        return replace(self, x=self.x[rows], y=self.y[rows], weights=weights)
+        order = torch.randperm(len(self.rows), generator=Stream(self.seed, ("sample",)).generator())[:SAMPLE]
+        return replace(self, rows=self.rows.some(order.sort().values))
 
     def _with_pieces(
         self, net: TableNet, noise: Noise | None, likelihood: Likelihood | None, plain: Tensor
     ) -> tuple[TableNet, Tensor, tuple[str, ...]]:
         """The network, its scores and a note, with pieces where they are better."""
         cut = replace(net, in_pieces=True)
-        if not cut.columns(self.x).pieces:
+        if not cut.columns(self.rows.x).pieces:
             return net, plain, ()
         scores = self._scored(cut, noise, likelihood)
-        gain, error = _gain(scores, plain, self.weights)
+        gain, error = _gain(scores, plain, self.rows.weights)
         said = f"by {gain:.3f} in validation log likelihood per row (standard error {error:.3f}, {len(plain):,} rows)"
         if gain > EVIDENCE_FOR_PIECES * error:
             return cut, scores, (f"numbers enter in pieces between quantiles, which is better {said}",)
@@ -193,10 +225,10 @@ class DesignSearch:
 
     def _with_noise(self, net: TableNet, normal: Tensor, notes: tuple[str, ...]) -> Design:
         """The noise that is better than the normal one by most, where there is evidence."""
-        y = self.y.double().numpy()
+        y = self.rows.y.double().numpy()
         chosen, most, said = Noise.NORMAL, 0.0, ""
         for noise in candidates(y)[1:]:
-            gain, error = _gain(self._scored(net, noise, None), normal, self.weights)
+            gain, error = _gain(self._scored(net, noise, None), normal, self.rows.weights)
             if gain > max(most, EVIDENCE * error):
                 chosen, most = noise, gain
                 said = f", better than normal noise by {gain:.3f} in validation log likelihood per row ({error:.3f})"
@@ -206,29 +238,29 @@ class DesignSearch:
     def _scored(self, net: TableNet, noise: Noise | None, likelihood: Likelihood | None) -> Tensor:
         """Validation log likelihood of each row, (N,), by networks that were trained without it."""
         if noise is not None:
-            weights = None if self.weights is None else self.weights.double().numpy()
-            likelihood = noise.likelihood(self.y.double().numpy(), weights)
+            likelihood = noise.likelihood(self.rows.y.double().numpy(), self.rows.counted)
         assert likelihood is not None
-        rows = len(self.x)
-        most = math.ceil(STEPS / math.ceil(rows / self.settings.batch(rows)))
-        epochs = min(self.settings.limit(rows), most)
+        count = len(self.rows)
+        most = math.ceil(STEPS / math.ceil(count / self.settings.batch(count)))
+        epochs = min(self.settings.limit(count), most)
         recipe: Recipe = EnsembleRecipe(replace(self.settings, epochs=epochs, members=NETWORKS))
         name = f"choice-{'pieces' if net.in_pieces else 'plain'}-{noise or 'given'}"
         return out_of_fold_scores(
             self.model(net, likelihood, recipe),
-            self.x,
-            self.y,
+            self.rows.x,
+            self.rows.y,
             recipe,
-            weights=self.weights,
+            weights=self.rows.weights,
+            groups=self.rows.groups,
             seed=self.seed,
             listener=self._listener(name),
             folder=None if self.folder is None else self.folder / name,
         )
 
     def model(self, net: TableNet, likelihood: Likelihood, recipe: Recipe) -> Model:
-        columns = net.columns(self.x, self.weights)
+        columns = net.columns(self.rows.x, self.rows.weights)
         return table_model(
-            self.x.shape[1], net.outputs, likelihood, recipe, net.hidden, net.activation, columns=columns
+            self.rows.x.shape[1], net.outputs, likelihood, recipe, net.hidden, net.activation, columns=columns
         )
 
     def _listener(self, name: str) -> ValidationListener | None:

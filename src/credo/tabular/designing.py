@@ -12,7 +12,7 @@ from credo.data.encoder import ClassTarget, Encoder, NumericTarget
 from credo.data.scaling import standardized
 from credo.likelihoods import Categorical, Likelihood, Standardized
 from credo.model import Model
-from credo.tabular.choosing import Design, DesignSearch
+from credo.tabular.choosing import Design, DesignSearch, TableRows
 from credo.tabular.recipes import Recipe, TableNet
 from credo.tabular.training import ValidationListener
 
@@ -36,11 +36,9 @@ class DesignedTable:
 
 def design_table(
     encoder: Encoder,
-    x: Tensor,
-    y: Tensor,
+    rows: TableRows,
     recipe: Recipe,
     *,
-    weights: Tensor | None = None,
     seed: int = 0,
     listener: ValidationListener | None = None,
     folder: Path | None = None,
@@ -49,22 +47,20 @@ def design_table(
 
     Args:
         encoder: of the table.
-        x: encoded inputs, (N, F).
-        y: targets in the units of the table (N, 1), in float64, or class numbers (N,).
+        rows: encoded inputs, and targets in the units of the table.
         recipe: the method.
-        weights: how much each row counts, (N,); None for one each.
         seed: of the choice.
         listener: called at every validation of a candidate.
         folder: where the choice is saved as it goes.
     """
-    search = DesignSearch(x, y, recipe.settings, weights, seed, folder, listener)
+    search = DesignSearch(rows, recipe.settings, seed, folder, listener)
     if isinstance(encoder.target, ClassTarget):
         design = search.choose(TableNet(len(encoder.target.classes)), Categorical())
-        return DesignedTable(encoder, search.model(design.net, Categorical(), recipe), y, design)
+        return DesignedTable(encoder, search.model(design.net, Categorical(), recipe), rows.y, design)
     design = search.choose(TableNet(2))
     assert design.noise is not None
-    values = y.double().numpy()
-    likelihood: Likelihood = design.noise.likelihood(values, None if weights is None else weights.double().numpy())
+    values = rows.y.double().numpy()
+    likelihood: Likelihood = design.noise.likelihood(values, rows.counted)
     if isinstance(likelihood, Standardized):  # the encoder standardizes, in float64
         likelihood = likelihood.base
     else:

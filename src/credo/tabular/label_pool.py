@@ -21,6 +21,7 @@ from credo.data.scaling import mean_and_scale
 from credo.data.values import infinities, numbers
 from credo.posteriors import Posterior
 from credo.predictive import Predictive
+from credo.tabular.choosing import TableRows
 from credo.tabular.designing import design_table
 from credo.tabular.label_session import ROW, LabelRequest
 from credo.tabular.predictions import FAR
@@ -94,7 +95,7 @@ class TablePool(LabelPool):
         x = encoder.encode(self.table.frame.iloc[list(labels)]).x
         known = isinstance(target, ClassTarget)
         y = target.encode(answers) if known else as_tensor(numbers(answers)).unsqueeze(1)
-        made = design_table(encoder, x, y, recipe, seed=seed, folder=folder)
+        made = design_table(encoder, TableRows(x, y), recipe, seed=seed, folder=folder)
         found = learn(made.model, x, made.y, recipe, seed=seed, folder=folder)
         posterior = made.design.noted(found.posterior)
         return LearnedTable(self.table.frame, made.encoder, posterior, self.request.method)

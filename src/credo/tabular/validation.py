@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.data.splits import folds, split
+from credo.data.splits import Index, folds, split
 from credo.likelihoods import Likelihood, LogNormal, NegativeBinomial, Standardized
 from credo.loop.roles import PerMember
 from credo.model import Batch, Target
@@ -82,6 +82,7 @@ def hold_out(
     *,
     likelihood: Likelihood | None = None,
     weights: Tensor | None = None,
+    groups: Index | None = None,
 ) -> ValidationRows:
     """A part of the rows for each network, so that every row has a say; of a large table, one tenth for all.
 
@@ -96,11 +97,16 @@ def hold_out(
         seed: of the choice.
         likelihood: of the targets.
         weights: how much each row counts, (N,), all above zero; None for one each.
+        groups: number of the group of each row, (N,): no network validates on a group that it trains on.
     """
     classes, naive = None if y.is_floating_point() else y.numpy(), naive_log_prob(y, likelihood)
     if x.numel() * networks <= LARGEST_COPY:
-        parts = folds(len(x), networks, seed=seed, classes=classes)
-        train, held = _joined(torch.from_numpy(parts.held), held_out_parts(networks), len(x))
+        if groups is None:
+            parts = folds(len(x), networks, seed=seed, classes=classes)
+            train, held = _joined(torch.from_numpy(parts.held), held_out_parts(networks), len(x))
+        else:
+            parts = folds(len(x), networks, seed=seed, groups=groups, joined=held_out_parts(networks))
+            train, held = torch.from_numpy(parts.kept), torch.from_numpy(parts.held)
         mine, others = (None, None) if weights is None else (weights[train], weights[held])
         return ValidationRows(
             PerMember(x[train], y[train], mine),
@@ -109,7 +115,7 @@ def hold_out(
             train.shape[1],
             _unseen(held, networks, len(x)),
         )
-    part = split(len(x), test=0.1, seed=seed, classes=classes)
+    part = split(len(x), test=0.1, seed=seed, classes=classes, groups=groups)
     train, held = torch.from_numpy(part.train), torch.from_numpy(part.test)
     weight = None if weights is None else weights[held]
     data = tuple(values[train] for values in (x, y, weights) if values is not None)
