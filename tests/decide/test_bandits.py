@@ -191,7 +191,7 @@ def test_a_refit_from_some_rows_counts_as_many_as_there_are() -> None:
 
 
 def test_a_network_that_learned_doubts_as_much_as_the_exact_posterior() -> None:
-    """One weight for each context and arm, so that a posterior of independent normals is exact: 1 / (1 + n / noise^2)."""
+    """One weight for each context and arm: independent normals, of variance 1 / (1 + n / noise^2), are exact."""
     rng, noise = Stream(5), 2.0
     kind = torch.multinomial(torch.tensor([0.7, 0.2, 0.1]), 200, True, generator=rng.child("kind").generator())
     arms = torch.arange(200) % 2
