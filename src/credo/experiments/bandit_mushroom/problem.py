@@ -25,7 +25,7 @@ from credo.methods import Method
 
 ROUNDS, SHORT = 50_000, 2_000
 """Of the game of Blundell and others, and of that of the showdown."""
-TRIALS = {Size.QUICK: 2, Size.FULL: 10}
+TRIALS = {Size.QUICK: 2, Size.FULL: 3}
 HIDDEN = (100, 100)
 NOISE = 1.0
 """Standard deviation of rewards in the likelihood of every network."""
