@@ -386,7 +386,7 @@ def test_masks_and_weights_of_heads_that_do_not_fit() -> None:
         ({"mask": KEPT["kind"]}, "give a dict, such as mask={'price': ...}"),
         ({"mask": {"cost": KEPT["kind"]}}, "there is a mask for 'cost'"),
         ({"mask": {"kind": KEPT["kind"][:5]}}, "the mask has shape"),
-        ({"weights": {"kind": torch.ones(N)}}, "weights must be one number for each example"),
+        ({"weights": {"sort": torch.ones(N)}}, "there are weights for 'sort', and y has 'price', 'kind'"),
     ):
         with pytest.raises((ValueError, TypeError), match=sentence):
             credo.fit(model(), (X, Y), credo.MAP(epochs=1), **options)

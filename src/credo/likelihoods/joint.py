@@ -19,6 +19,8 @@ from credo.likelihoods.positions import MASKED, UNOBSERVED
 
 SEPARATORS = "./"
 """What joins the name of a head and that of a parameter, or of a part of a tree."""
+SHARE = "\0weight"
+"""What follows a head's name in that of its part of the examples' weights, among the targets: no name of a person's."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,8 @@ class Joint(Likelihood):
 
     The network returns a dict of tensors with the names of the heads (`Model(net, Joint(...), outputs=...)` says where
     they are otherwise), y is a dict with the same names, and `prediction["price"]` is the prediction of one head.
-    Learned parameters are called `likelihood.price.log_scale` and so on.
+    Learned parameters are called `likelihood.price.log_scale` and so on. Where heads have weights,
+    `fit(..., weights={"price": ...})`, each term is multiplied by that of its head.
 
     An example may lack the target of a head: NaN among numbers, -100 among classes, or a mask.
 
@@ -233,7 +236,8 @@ class Joint(Likelihood):
                 found[head.name] = head.check_targets(values[head.name])
             except ValueError as error:
                 raise ValueError(f"of the head {head.name!r}: {error}") from None
-        return TensorTree(found)
+        shares = {name: values[name] for name in (head + SHARE for head in self.names) if name in values}
+        return TensorTree(found | shares)
 
     def _values(self, y: Targets) -> dict[str, Tensor]:
         """Targets by head, one tensor each."""
@@ -241,7 +245,7 @@ class Joint(Likelihood):
         if not isinstance(y, TensorTree) or not isinstance(y.value, dict):
             raise ValueError(f"y has no names, and there are several heads: give a dict, {{{example}}}")
         values = y.value
-        for name in (*values, *self.names):
+        for name in (*targets_of(y), *self.names):
             if name not in values or name not in self.names:
                 where = "y has no targets for the head" if name in self.names else "there is no head for the part of y"
                 raise ValueError(f"{where} {name!r}: give {{{example}}}")
@@ -280,8 +284,12 @@ class Joint(Likelihood):
 
     def log_prob(self, outputs: Tensor, y: Targets, params: Params) -> Tensor:
         parts = self.split(outputs)
-        each = (head.log_prob(parts[head.name], y[head.name], self.params_of(head.name, params)) for head in self.heads)
+        each = (self._weighted(head, parts[head.name], y, self.params_of(head.name, params)) for head in self.heads)
         return reduce(torch.add, each)
+
+    def _weighted(self, head: Head, outputs: Tensor, y: Targets, params: Params) -> Tensor:
+        log_prob, share = head.log_prob(outputs, y[head.name], params), share_of(y, head.name)
+        return log_prob if share is None else log_prob * share
 
     def elements(self, outputs: Tensor, y: Tensor | None, params: Params) -> Elements:
         raise ValueError(f"there are several heads, {', '.join(self.names)}: look at one, as in prediction['...']")
@@ -325,3 +333,15 @@ class Joint(Likelihood):
             getattr(head.likelihood, of)(parts[head.name], self.params_of(head.name, params)) for head in self.heads
         )
         return torch.cat([t.reshape(*t.shape[:front], -1) for t in each], dim=-1)
+
+
+def share_of(y: Targets, head: str) -> Tensor | None:
+    """What the target of a head counts beside those of the others of its example, (B,); None where all count alike."""
+    values = y.value if isinstance(y, TensorTree) else y
+    share: Tensor | None = values.get(head + SHARE)
+    return share
+
+
+def targets_of(y: TensorTree) -> list[Any]:
+    """The names of the targets, without those of the weights that are among them."""
+    return [name for name in y.value if not str(name).endswith(SHARE)]

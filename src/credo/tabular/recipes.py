@@ -42,7 +42,7 @@ class Settings:
     epochs: int | None = None
     learning_rate: float = 3e-3
     batch_size: int | None = None
-    members: int = 5
+    members: int = 10
 
     def __post_init__(self) -> None:
         check_options(self)

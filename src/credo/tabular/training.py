@@ -20,6 +20,7 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.status import Status
+from credo.data.splits import Index
 from credo.fit import fit
 from credo.loop.checkpoints import Checkpoint
 from credo.methods import Method
@@ -95,6 +96,7 @@ def learn(
     recipe: Recipe | Method,
     *,
     weights: Tensor | None = None,
+    groups: Index | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
     listener: ValidationListener | None = None,
@@ -108,6 +110,7 @@ def learn(
         y: targets (N, D), likewise, or class numbers (N,).
         recipe: how; or a method that is run once on all rows, as it is.
         weights: how much each row counts, (N,), all above zero; None for one each.
+        groups: number of the group of each row, (N,), which validation rows do not cut; None for none.
         seed: the same seed gives the same bits.
         device: where to compute.
         listener: called at every validation.
@@ -122,7 +125,7 @@ def learn(
         return FitResult(stages.run("all", data, recipe, seed), None, None)
     limit = recipe.settings.limit(len(x))
     if recipe.early_stopping and len(x) >= FEW_ROWS:
-        rows = hold_out(x, y, recipe.networks, seed, likelihood=model.likelihood, weights=weights)
+        rows = hold_out(x, y, recipe.networks, seed, likelihood=model.likelihood, weights=weights, groups=groups)
         search = _EarlyStopping(stages, recipe, rows, limit, seed, listener)
         chosen = _with_folds(search.cooled(search.best()), rows.unseen)
         if recipe.keeps_networks:

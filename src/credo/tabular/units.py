@@ -15,7 +15,7 @@ from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian
 from credo.model import Model
 from credo.nets.network import Network
 from credo.nets.scaling import InputScaling, LeafScaling
-from credo.posteriors import Posterior
+from credo.posteriors import Calibrated, Posterior
 from credo.predictive import NumericPredictive, Predictive, predictive
 
 
@@ -24,6 +24,9 @@ def in_double(posterior: Posterior) -> Posterior:
 
     In float32 the sums inside a network are grouped by the size of the batch, which shows in the seventh digit.
     """
+    if isinstance(posterior, Calibrated):
+        base = in_double(posterior.base)
+        return replace(posterior, base=base, model=base.model)
     network = posterior.model.network
     twin = Network(deepcopy(network.module).double(), network.dropout, network.scaling)
     twin = twin.with_outputs(network.output_rule)
@@ -34,7 +37,8 @@ def in_double(posterior: Posterior) -> Posterior:
 def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> NumericPredictive:
     """The predictive distribution of mean + scale * y, where `prediction` is that of y.
 
-    A mixture of Gaussians stays one: every mean is shifted and stretched, every standard deviation stretched.
+    A mixture of Gaussians stays one: every mean is shifted and stretched, every standard deviation stretched. What
+    calibrates goes by normal scores, which are the same in all units.
 
     Args:
         prediction: with a Gaussian likelihood, fixed, learned or heteroscedastic.
@@ -42,8 +46,17 @@ def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[n
         scale: what each target was divided by, (D,).
     """
     likelihood = prediction.likelihood
-    if isinstance(prediction, MappedPredictive) or getattr(prediction, "conformal", None) is not None:
-        raise TypeError("a calibrated prediction cannot be converted to other units: calibrate it in these units")
+    if isinstance(prediction, MappedPredictive):
+        base = in_units(prediction.base, mean, scale)
+        return MappedPredictive(
+            base.likelihood,
+            base.draws,
+            base.params,
+            base.log_weights,
+            base,
+            prediction.score_map,
+            conformal=prediction.conformal,
+        )
     if not isinstance(likelihood, Gaussian | LearnedGaussian | HeteroscedasticGaussian):
         raise TypeError(f"only Gaussian predictions can be converted to other units, got {type(likelihood).__name__}")
     units = Standardized(likelihood, tuple(map(float, mean)), tuple(map(float, scale)))
@@ -51,7 +64,7 @@ def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[n
     draws, log_weights = prediction.draws.double().cpu(), prediction.log_weights.double().cpu()
     found = predictive(units, draws, params, log_weights)
     assert isinstance(found, NumericPredictive)
-    return found
+    return replace(found, conformal=getattr(prediction, "conformal", None))
 
 
 def standardizing(model: Model, rows: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Model:

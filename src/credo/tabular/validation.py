@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credo.data.splits import folds, split
+from credo.data.splits import Index, folds, split
 from credo.likelihoods import Likelihood, Standardized
 from credo.loop.roles import PerMember
 from credo.model import Batch, Target
@@ -19,6 +19,9 @@ NAIVE_SHARE = 0.01
 which a network is wrongly sure outweighs all others."""
 NAIVE_SCALE = 3.0
 """Standard deviation of that prediction for standardized numbers."""
+HELD_OUT = 0.2
+"""Part of the rows that each network is not trained on, if there are five networks or more: ten networks then are two
+for every row that have not seen it, which shows what an average of several is better by than one."""
 LARGEST_COPY = 5 * 10**7
 """Entries of x that may be copied so that each member has its own rows; beyond, all share one validation part."""
 
@@ -65,8 +68,12 @@ def hold_out(
     *,
     likelihood: Likelihood | None = None,
     weights: Tensor | None = None,
+    groups: Index | None = None,
 ) -> ValidationRows:
     """A part of the rows for each network, so that every row has a say; of a large table, one tenth for all.
+
+    The rows are cut into as many parts as there are networks, and each network lacks `HELD_OUT` of them, as nearly as
+    that goes: those that begin with its own. Every row is so held out from the same number of networks.
 
     Args:
         x: inputs, (N, F).
@@ -76,13 +83,18 @@ def hold_out(
         seed: of the choice.
         likelihood: of the targets.
         weights: how much each row counts, (N,), all above zero; None for one each.
+        groups: number of the group of each row, (N,): no network validates on a group that it trains on.
     """
     classes, naive = None if y.is_floating_point() else y.numpy(), _naive(y)
     if isinstance(likelihood, Standardized):
         naive = _naive(likelihood.standardize(y, y)) - likelihood.log_volume
     if x.numel() * networks <= LARGEST_COPY:
-        parts = folds(len(x), networks, seed=seed, classes=classes)
-        train, held = torch.from_numpy(parts.kept), torch.from_numpy(parts.held)
+        if groups is None:
+            parts = folds(len(x), networks, seed=seed, classes=classes)
+            train, held = _joined(torch.from_numpy(parts.held), held_out_parts(networks), len(x))
+        else:
+            parts = folds(len(x), networks, seed=seed, groups=groups, joined=held_out_parts(networks))
+            train, held = torch.from_numpy(parts.kept), torch.from_numpy(parts.held)
         mine, others = (None, None) if weights is None else (weights[train], weights[held])
         return ValidationRows(
             PerMember(x[train], y[train], mine),
@@ -91,12 +103,24 @@ def hold_out(
             train.shape[1],
             _unseen(held, networks, len(x)),
         )
-    part = split(len(x), test=0.1, seed=seed, classes=classes)
+    part = split(len(x), test=0.1, seed=seed, classes=classes, groups=groups)
     train, held = torch.from_numpy(part.train), torch.from_numpy(part.test)
     weight = None if weights is None else weights[held]
     data = tuple(values[train] for values in (x, y, weights) if values is not None)
     unseen = _unseen(held.expand(networks, -1), networks, len(x))
     return ValidationRows(data, Batch(x[held], y[held], weight=weight), naive[held], len(train), unseen)
+
+
+def held_out_parts(networks: int) -> int:
+    """How many of as many parts as there are networks each of them lacks."""
+    return max(1, round(HELD_OUT * networks))
+
+
+def _joined(parts: Tensor, count: int, rows: int) -> tuple[Tensor, Tensor]:
+    """The rows that each network is trained on, and those that it is not: `count` of the parts (M, H), in a circle."""
+    held = torch.cat([parts.roll(-shift, 0) for shift in range(count)], 1).sort(1).values
+    unseen = _unseen(held, len(parts), rows)
+    return (~unseen).nonzero()[:, 1].view(len(parts), -1), held
 
 
 def _unseen(held: Tensor, networks: int, rows: int) -> Tensor:

@@ -25,7 +25,8 @@ from credo.core.status import Status
 from credo.core.threads import one_thread
 from credo.data import DataError
 from credo.data.splits import Split, split
-from credo.evaluation.checks import DOUBTS_QUESTION, percent, worst_first
+from credo.evaluation.checks import DOUBTS_QUESTION, worst_first
+from credo.evaluation.digits import percent
 from credo.evaluation.evaluate import HeldOutRows, evaluate
 from credo.evaluation.image_metadata import ImageMetadata
 from credo.evaluation.metadata import TrainingLength

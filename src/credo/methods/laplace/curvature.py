@@ -13,6 +13,7 @@ from torch import Tensor
 from credo.core.rng import Stream
 from credo.core.trees import Params
 from credo.likelihoods import Joint, Likelihood
+from credo.likelihoods.joint import share_of
 from credo.likelihoods.positions import AtPositions
 
 MATRIX_ENTRIES = 2**24
@@ -57,7 +58,8 @@ class Outputs:
         parts = likelihood.split(self.values.detach())
         for head in likelihood.heads:
             y, values = self.y[head.name], parts[head.name]
-            kept = head.has_target(y)
+            kept, share = head.has_target(y), share_of(self.y, head.name)
+            weight = self.weight if share is None else self.weight * share
             yield (
                 likelihood.places[head.name],
                 Outputs(
@@ -65,7 +67,7 @@ class Outputs:
                     torch.where(kept.view(-1, *[1] * (values.ndim - 1)), values, 0.0),
                     y,
                     likelihood.params_of(head.name, self.params),
-                    torch.where(kept, self.weight, 0.0),
+                    torch.where(kept, weight, 0.0),
                     self.rng.child(head.name),
                 ),
             )
@@ -171,6 +173,9 @@ class EmpiricalFisher(Curvature):
     """
 
     def columns(self, outputs: Outputs) -> Iterator[Tensor]:
+        likelihood = outputs.likelihood
+        if isinstance(likelihood, Joint) and share_of(outputs.y, likelihood.names[0]) is not None:
+            raise ValueError("curvature='fisher' does not know weights of heads: use 'ggn', or one weight per example")
         with torch.enable_grad():
             leaf = outputs.values.detach().requires_grad_()
             log_prob = outputs.likelihood.log_prob(leaf.unsqueeze(0), outputs.y, outputs.params).sum()
