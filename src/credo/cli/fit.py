@@ -23,6 +23,7 @@ from credo.tabular.fitting import fit_table
 from credo.tabular.loading import LoadedTable
 from credo.tabular.runs import TableRun
 from credo.tabular.training import ValidationPoint
+from credo.vision.reading import SUFFIXES
 
 
 def run(
@@ -74,6 +75,8 @@ def run(
         )
         return
     _refuse(of_images, f"is for a folder of images, and {table} is none")
+    if table.suffix.lower() in SUFFIXES and table.exists():
+        raise ValueError(f"{table} is one image: give a folder with a folder of images for each class in it")
     if target is None and table.exists():
         raise ValueError(f"name the column of {table} that is to be predicted: --target COLUMN")
     wish: dict[str, Any] = {"method": method, "out": out, "task": task, "test": test, "seed": seed, "epochs": epochs}
@@ -119,7 +122,9 @@ def _listener(say: Callable[[str, float | None], None]) -> Callable[[ValidationP
     def listen(point: ValidationPoint) -> None:
         nonlocal last, best
         score = f"validation log likelihood per row {point.log_likelihood:.3f}"
-        if last < point.epochs <= point.limit:
+        if point.candidate:
+            say(f"choosing, {point.candidate}: {point.epochs:,} epochs, {score}", point.epochs / point.limit)
+        elif last < point.epochs <= point.limit:
             say(f"training: {point.epochs:,} epochs (at most {point.limit:,}), {score}", point.epochs / point.limit)
             last, best = point.epochs, point.epochs if point.best else best
         else:  # back to the best validation, and on from there
