@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from credo.calibration import MappedPredictive
 from credo.core.rng import Stream
 from credo.data.columns import CategoryColumn, DateColumn, InputColumn
 from credo.data.encoder import Encoder
@@ -83,11 +82,6 @@ class ColumnProbe:
         return found
 
 
-def uncalibrated(prediction: Predictive) -> Predictive:
-    """What a calibrator has changed: its mean is nearly the same, and costs no integral for each row."""
-    return prediction.base if isinstance(prediction, MappedPredictive) else prediction
-
-
 def importances(probe: ColumnProbe) -> tuple[Importance, ...]:
     """Permutation importance: the rise of the loss when a column's cells are shuffled among the held-out rows.
 
@@ -106,7 +100,7 @@ def importances(probe: ColumnProbe) -> tuple[Importance, ...]:
     part = probe.some(SHUFFLED, "rows of importance")
     x, places = part.inputs(), part.places()
     repeats = max(1, min(REPEATS, PREDICTED // (len(x) * len(places))))
-    before = row_losses(uncalibrated(part.predict(x)), part.y)
+    before = row_losses(part.predict(x), part.y)
     found = [_importance(part, x, before, name, place, repeats) for name, place in places.items()]
     return tuple(sorted(found, key=lambda each: -each.rise))
 
@@ -117,7 +111,7 @@ def _importance(part: ColumnProbe, x: Tensor, before: Tensor, name: str, place: 
         order = Stream(part.seed, ("importance", name, repeat)).permutation(len(x))
         shuffled = x.clone()
         shuffled[:, place] = x[order, place]
-        risen += (row_losses(uncalibrated(part.predict(shuffled)), part.y) - before) / repeats
+        risen += (row_losses(part.predict(shuffled), part.y) - before) / repeats
     rise, error = mean_and_error(risen, part.weights)
     if part.classes:
         return Importance(name, rise, _finite(error))
@@ -157,7 +151,7 @@ def _effects(part: ColumnProbe, x: Tensor, place: slice, column: InputColumn, tr
     for inputs in torch.tensor(found, dtype=x.dtype):
         there = x.clone()
         there[:, place] = inputs
-        center, apart = _dependence(uncalibrated(part.predict(there)), part.weights)
+        center, apart = _dependence(part.predict(there), part.weights)
         mean.append(center)
         spread.append(apart)
     means, spreads = torch.stack(mean), torch.stack(spread)  # (points, outputs)

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from credo.calibration import MappedPredictive
 from credo.core.record import Record
 from credo.data.encoder import Encoder
 from credo.evaluation.baselines import baseline_answers, compared
@@ -83,7 +84,7 @@ class Examination:
     def _findings(self, classes: tuple[str, ...]) -> TableFindings:
         seed = self.loaded.request.seed
         probe = ColumnProbe(
-            self.predict, self.encoder, self.held_out, self.observed, classes, seed, self.weights and self.weights[1]
+            self._plain, self.encoder, self.held_out, self.observed, classes, seed, self.weights and self.weights[1]
         )
         important = importances(probe)
         shown = [one.column for one in important[:SHOWN]]
@@ -96,6 +97,11 @@ class Examination:
             classes=class_scores(self._probs(classes), self.observed, classes) if classes else (),
             probes=probes(self.answer, self.held_out, self.trained, self.encoder.inputs, seed),
         )
+
+    def _plain(self, x: Tensor) -> Predictive:
+        """Before calibration, whose mean is nearly the same, and costs no integral for each row."""
+        prediction = self.predict(x)
+        return prediction.base if isinstance(prediction, MappedPredictive) else prediction
 
     def _probs(self, classes: tuple[str, ...]) -> Tensor:
         """Of the held-out rows, (B, K)."""
