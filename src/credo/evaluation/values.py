@@ -8,6 +8,7 @@ from typing import Any
 
 from credo.core.config import decode, encode
 from credo.core.storage import StorageError
+from credo.decide.certificates import CertifiedRisk
 from credo.uncertainty.familiarity import Familiarity
 
 Floats = tuple[float, ...]
@@ -92,6 +93,21 @@ class Rejection:
 
 
 @dataclass(frozen=True)
+class Certificates:
+    """What rows promise about mistakes among those that are decided.
+
+    Attributes:
+        rows: how many.
+        table: for each risk how much is decided.
+        smallest: the smallest risk that can be promised for any row; None for no risk.
+    """
+
+    rows: int
+    table: tuple[CertifiedRisk, ...]
+    smallest: CertifiedRisk | None
+
+
+@dataclass(frozen=True)
 class Sample:
     """Some held-out rows for figures, (n,) each.
 
@@ -158,6 +174,10 @@ class Evaluation:
         checks: questions with verdicts.
         plain_share: part of the training rows that a single network learned from; a member of an ensemble lacks those
             it validates on.
+        certificates: for classes what the held-out rows promise about mistakes.
+        out_of_fold: for classes the curve of training rows, each as the networks predict it that were not trained on
+            it: they are more, and what they promise belongs to these networks.
+        out_of_fold_certificates: what these rows promise.
     """
 
     task: str
@@ -175,6 +195,9 @@ class Evaluation:
     doubtful: tuple[Doubtful, ...]
     checks: tuple[Check, ...]
     plain_share: float = 1.0
+    certificates: Certificates | None = None
+    out_of_fold: Rejection | None = None
+    out_of_fold_certificates: Certificates | None = None
 
     def score(self, name: str) -> Score:
         """The measure of that name."""
@@ -197,6 +220,18 @@ class Evaluation:
 
 
 KINDS = {
-    kind.__name__: kind for kind in (Evaluation, Check, Score, Calibration, Rejection, Sample, Doubtful, Familiarity)
+    kind.__name__: kind
+    for kind in (
+        Evaluation,
+        Check,
+        Score,
+        Calibration,
+        Rejection,
+        Sample,
+        Doubtful,
+        Familiarity,
+        Certificates,
+        CertifiedRisk,
+    )
 }
 """The classes that an evaluation on disk may name."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor, as_tensor
 
 from credo.core.folders import check_folder, save_or_rescue
@@ -26,8 +27,8 @@ from credo.evaluation.values import Evaluation
 from credo.likelihoods import Categorical, HeteroscedasticGaussian
 from credo.posteriors import Calibrated, Posterior
 from credo.posteriors.draws import Draws
-from credo.predictive import Predictive
-from credo.tabular.calibrating import calibrated
+from credo.predictive import ClassPredictive, Predictive
+from credo.tabular.calibrating import CalibratedFit, OutOfFold, calibrated
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
 from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_model
@@ -146,9 +147,10 @@ def train_and_evaluate(
     request, problem, parts = loaded.request, loaded.problem, loaded.parts
     encoder = Encoder.fit(problem, parts.train)
     trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
-    posterior, length = _train(encoder, trained, request, listener, folder)
+    fitted, length = _train(encoder, trained, request, listener, folder)
+    posterior = fitted.posterior
     rows = loaded.file_rows[parts.test]
-    evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
+    evaluation = _evaluate(fitted, encoder, length, trained, held_out, rows, request)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
     observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
     predictions = pd.concat([observed, answers], axis=1)
@@ -157,7 +159,7 @@ def train_and_evaluate(
 
 def _train(
     encoder: Encoder, frame: pd.DataFrame, request: FitRequest, listener: ValidationListener | None, folder: Path | None
-) -> tuple[Posterior, TrainingLength]:
+) -> tuple[CalibratedFit, TrainingLength]:
     x, y = encoder.encode(frame).x, encoder.encode_target(frame)
     settings = Settings(request.epochs)
     recipe = recipe_of(request.method, settings)
@@ -169,12 +171,12 @@ def _train(
     result = learn(model, x, y, recipe, weights=weights, seed=request.seed, listener=listener, folder=folder)
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
-    posterior = calibrated(result, x, y, predict_exactly, weights=weights)
-    return posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    fitted = calibrated(result, x, y, predict_exactly, weights=weights)
+    return fitted, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
 
 
 def _evaluate(
-    posterior: Posterior,
+    fitted: CalibratedFit,
     encoder: Encoder,
     length: TrainingLength,
     trained: pd.DataFrame,
@@ -182,7 +184,7 @@ def _evaluate(
     rows: np.ndarray,
     request: FitRequest,
 ) -> Evaluation:
-    x, target = encoder.encode(held_out).x, encoder.target
+    posterior, x, target = fitted.posterior, encoder.encode(held_out).x, encoder.target
     known, observed = (_observed(encoder, frame) for frame in (trained, held_out))
     if isinstance(target, ClassTarget):
         naive: Predictive = naive_classes(known, len(target.classes), len(observed), _weights(trained, request))
@@ -203,8 +205,18 @@ def _evaluate(
         plain_share=_plain_share(posterior, len(trained), x.shape[1]),
         training=length,
         weights=_weights(held_out, request),
+        **_mistakes(fitted.unseen, encoder.encode_target(trained)),
     )
     return evaluate(case, request.seed)
+
+
+def _mistakes(unseen: OutOfFold | None, y: Tensor) -> dict[str, Tensor]:
+    """Doubt and mistakes of training rows, for classes, by networks that were not trained on them."""
+    if unseen is None or not isinstance(unseen.parts[0], ClassPredictive):
+        return {}
+    probs = torch.cat([part.mean.double() for part in unseen.parts])
+    wrong = probs.argmax(-1) != torch.cat(unseen.of(y))
+    return {"unseen_doubt": 1.0 - probs.max(-1).values, "unseen_mistakes": wrong.double()}
 
 
 def _weights(frame: pd.DataFrame, request: FitRequest) -> Tensor | None:
