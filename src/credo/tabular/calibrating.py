@@ -173,5 +173,5 @@ def _said(result: FitResult, found: OutOfFold, networks: int) -> str:
     if isinstance(found.parts[0], ClassPredictive):
         return said
     proved = "what can be proved of such cross-validation is that 95 % intervals hold 90 % of new rows"
-    owner = "the final network" if result.folds is not result.posterior else "their average"
+    owner = "their average" if networks == asked else "the final network"
     return f"{said}; {proved}, and it belongs to the networks of the folds, not to {owner}"
