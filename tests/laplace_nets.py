@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import credo
 from credo import priors
@@ -49,6 +50,18 @@ class Tied(nn.Module):
         h = self.first(x)
         h += x
         return self.head(torch.tanh(self.second(self.relu(h))))
+
+
+class Checkpointed(nn.Module):
+    """Two layers that are computed a second time when gradients are asked for; the input has none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), nn.Tanh())
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(self.inner, x, use_reentrant=False))
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,7 @@ CASES = {
     ),
     "embedding and layer norm": Case(Tokens, lambda: torch.tensor([[1, 2, 2], [3, 0, 5], [4, 4, 4], [0, 0, 1]])),
     "RMS norm": Case(lambda: nn.Sequential(nn.Linear(3, 4), nn.RMSNorm(4), nn.Linear(4, 2)), lambda: inputs(5, 3)),
+    "gradient checkpointing": Case(Checkpointed, lambda: inputs(5, 3)),
     "tied weights in place": Case(Tied, lambda: inputs(5, 3)),
 }
 

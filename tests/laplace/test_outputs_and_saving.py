@@ -202,6 +202,28 @@ def test_refusals_of_networks() -> None:
     assert order_of(classify(frozen, inputs(6, 2).float())) == ["2.weight", "2.bias"]
 
 
+class Packed(nn.Module):
+    """A recurrent layer on sequences of different length, which torch has no forward derivative of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.GRU(2, 3, batch_first=True), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = 1 + torch.arange(len(x)) % x.shape[1]
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.cell(packed)[1][0])
+
+
+def test_a_network_without_forward_derivatives_predicts_without_draws() -> None:
+    x = inputs(6, 4, 2).float()
+    posterior = classify(Packed(), x, subset="last")
+    assert posterior.predict(x).probs.shape == (6, 2)
+    assert posterior.with_prediction("weights").predict(x, draws=3).probs.shape == (6, 2)
+    with pytest.raises(ValueError, match=r"no forward derivative.*posterior.predict\(x\), or by drawn weights"):
+        posterior.predict(x, draws=3)
+
+
 def test_refusals_of_pairs() -> None:
     x = inputs(6, 2).float()
     with pytest.raises(ValueError, match="no Kronecker factors: use curvature='ggn'"):

@@ -261,7 +261,11 @@ def _captured(network: Network, variables: Variables, x: Inputs, names: Sequence
             yield
 
     with torch.inference_mode(False), torch.enable_grad():
-        outputs = network.inside(differentiable(variables), differentiable(x), around)
+        variables, x = differentiable(variables), differentiable(x)
+        if network.trace(variables, x).repeated:  # a second pass must save what the first has saved
+            leaves = {n: p if p.requires_grad else p.detach().requires_grad_() for n, p in variables.params.items()}
+            variables = Variables(leaves, variables.buffers)
+        outputs = network.inside(variables, x, around)
     mode = modes[-1]
     untouched = outputs is mode.returned and outputs._version == 0  # not doubled in place, say
     direct = untouched and len(mode.calls) == 1 and outputs.shape == mode.calls[0].output.shape
