@@ -9,7 +9,7 @@ import pandas as pd
 from rich.console import Console
 
 from credo.cli import images
-from credo.cli.console import answers, plain_warnings, remarks, write
+from credo.cli.console import answers, check_place, plain_warnings, remarks, write
 from credo.cli.options import STDOUT
 from credo.data.reading import read_table
 from credo.tabular.costs import ActionCosts
@@ -52,7 +52,7 @@ def _of_table(
     quiet: bool,
 ) -> None:
     notes = remarks(quiet)
-    _refuse_to_overwrite(out, table)
+    check_place(out, [table])
     opened = open_run(run)
     with plain_warnings(notes):
         rows = read_table(table, opened.encoder.codes)
@@ -71,11 +71,6 @@ def _costs(costs: Path | None, ask: float | None) -> ActionCosts | None:
     if (costs is None) != (ask is None):
         raise ValueError("--costs and --ask belong together: what actions cost in each class, and what asking costs")
     return None if costs is None or ask is None else ActionCosts.read(costs, ask)
-
-
-def _refuse_to_overwrite(out: Path, table: Path) -> None:
-    if out != STDOUT and out.exists() and table.exists() and out.samefile(table):
-        raise ValueError(f"{out} is the table itself: write the predictions to another file")
 
 
 def _joined(rows: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:

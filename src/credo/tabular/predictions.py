@@ -124,6 +124,8 @@ def threshold_for(evaluation: Evaluation, risk: float, error: float = ERROR) -> 
 def predict_exactly(posterior: Posterior, x: Tensor) -> Predictive:
     """The predictive at standardized inputs, in float64 from the outputs on: variances of absurd rows overflow less."""
     found = posterior.predict(x.clamp(-FAR, FAR))
+    if isinstance(found, NumericPredictive):
+        return found.in_double()
     params = {name: t.double() for name, t in found.params.items()}
     return replace(found, draws=found.draws.double(), params=params, log_weights=found.log_weights.double())
 
