@@ -220,7 +220,7 @@ def test_places_that_examples_share() -> None:
     classify(SharedPlaces(lambda x, places: (x + places(order[None])).mean(1)), x)
     with pytest.raises(ValueError, match=r"mixes examples.*torch.arange\(T\)\[None\]"):
         classify(SharedPlaces(lambda x, places: (x + places(order)).mean(1)), x)
-    with pytest.raises(ValueError, match="the rows of 'places[.]weight' are the same for all examples"):
+    with pytest.raises(ValueError, match=r"the rows of 'places[.]weight' are the same for all examples"):
         classify(SharedPlaces(lambda x, places: (x + places(order[None]) * len(places(order[None]))).mean(1)), x)
 
 
