@@ -122,7 +122,9 @@ def _listener(say: Callable[[str, float | None], None]) -> Callable[[ValidationP
     def listen(point: ValidationPoint) -> None:
         nonlocal last, best
         score = f"validation log likelihood per row {point.log_likelihood:.3f}"
-        if last < point.epochs <= point.limit:
+        if point.candidate:
+            say(f"choosing, {point.candidate}: {point.epochs:,} epochs, {score}", point.epochs / point.limit)
+        elif last < point.epochs <= point.limit:
             say(f"training: {point.epochs:,} epochs (at most {point.limit:,}), {score}", point.epochs / point.limit)
             last, best = point.epochs, point.epochs if point.best else best
         else:  # back to the best validation, and on from there

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -24,15 +25,16 @@ from credo.evaluation.evaluate import HeldOutRows, evaluate
 from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metadata
 from credo.evaluation.scores import naive_classes, naive_numbers
 from credo.evaluation.values import Evaluation
-from credo.likelihoods import Categorical, HeteroscedasticGaussian
 from credo.posteriors import Calibrated, Posterior
 from credo.posteriors.draws import Draws
 from credo.predictive import Predictive
 from credo.tabular.calibrating import calibrated
+from credo.tabular.choosing import TableRows
+from credo.tabular.designing import design_table
 from credo.tabular.examining import Examination
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
-from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_model
+from credo.tabular.recipes import Recipe, Settings, recipe_of
 from credo.tabular.resuming import check_request, interruptible, save_request, training_folder
 from credo.tabular.runs import TableRun
 from credo.tabular.saving import save_run
@@ -155,11 +157,11 @@ def train_and_evaluate(
     encoder = Encoder.fit(problem, parts.train)
     trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
     groups = None if loaded.groups is None else loaded.groups[parts.train]
-    posterior, length = _train(encoder, trained, request, listener, folder, groups)
+    posterior, length, encoder = _train(encoder, trained, request, listener, folder, groups)
     rows = loaded.file_rows[parts.test]
     evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
-    evaluation = _examined(loaded, posterior, encoder, evaluation, trained, held_out, length)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
+    evaluation = _examined(loaded, posterior, encoder, evaluation, answers, length)
     observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
     predictions = pd.concat([observed, answers], axis=1)
     return TableRun(posterior, encoder, evaluation, predictions, _metadata(loaded, length))
@@ -172,21 +174,31 @@ def _train(
     listener: ValidationListener | None,
     folder: Path | None,
     groups: Index | None = None,
-) -> tuple[Posterior, TrainingLength]:
-    x, y = encoder.encode(frame).x, encoder.encode_target(frame)
+) -> tuple[Posterior, TrainingLength, Encoder]:
+    """Also the encoder with the target in the units that suit its noise."""
     settings = Settings(request.epochs)
     recipe = recipe_of(request.method, settings)
-    if isinstance(encoder.target, ClassTarget):
-        model = table_model(x.shape[1], len(encoder.target.classes), Categorical(), recipe)
-    else:
-        model = table_model(x.shape[1], 2, HeteroscedasticGaussian(SMALLEST_NOISE), recipe)
-    weights = _weights(frame, request)
-    seed = request.seed
-    result = learn(model, x, y, recipe, weights=weights, groups=groups, seed=seed, listener=listener, folder=folder)
+    assert isinstance(recipe, Recipe)
+    x, y, seed = encoder.encode(frame).x, _targets(encoder, frame), request.seed
+    rows = TableRows(x, y, _weights(frame, request), groups)
+    table = design_table(encoder, rows, recipe, seed=seed, listener=listener, folder=folder)
+    weights = rows.weights
+    result = learn(
+        table.model, x, table.y, recipe, weights=weights, groups=groups, seed=seed, listener=listener, folder=folder
+    )
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
-    posterior = calibrated(result, x, y, predict_exactly, weights=weights)
-    return posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    length = TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    result = replace(result, posterior=table.design.noted(result.posterior))
+    return calibrated(result, x, table.y, predict_exactly, weights=weights), length, table.encoder
+
+
+def _targets(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
+    """In the units of the table, (N, 1) in float64, or class numbers (N,)."""
+    if isinstance(encoder.target, ClassTarget):
+        return encoder.encode_target(frame)
+    encoder.encode_target(frame)  # says what is wrong with them
+    return as_tensor(numbers(frame[encoder.target.name])).unsqueeze(1)
 
 
 def _evaluate(
@@ -228,17 +240,19 @@ def _examined(
     posterior: Posterior,
     encoder: Encoder,
     evaluation: Evaluation,
-    trained: pd.DataFrame,
-    held_out: pd.DataFrame,
+    answers: pd.DataFrame,
     length: TrainingLength,
 ) -> Evaluation:
     """The evaluation with what else held-out rows can tell."""
+    parts = loaded.parts
+    trained, held_out = (loaded.problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
     each = [_weights(frame, loaded.request) for frame in (trained, held_out)]
     examination = Examination(
         loaded=loaded,
         encoder=encoder,
         predict=lambda x: _predicted(posterior, x, encoder),
         answer=lambda rows: predict_rows(posterior, encoder, evaluation, rows).frame,
+        answers=answers,
         trained=trained,
         held_out=held_out,
         known=_observed(encoder, trained),
