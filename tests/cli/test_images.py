@@ -100,6 +100,7 @@ def test_files_of_which_none_is_an_image_are_a_failure(out: Path, tmp_path: Path
         (("fit", "{photos}", "--network", "vgg"), "network must be one of cnn, lenet5, resnet20"),
         (("fit", "{photos}", "--resume"), "there is no training to resume"),
         (("fit", "{photos}/digit 0"), "has no folders in it"),
+        (("fit", "{photos}/digit 0/00.png"), "is one image: give a folder"),
         (("predict", "{out}", "nothing.png"), "nothing.png does not exist"),
         (("predict", "{out}", "{photos}/nothing"), "holds no image"),
         (("predict", "{out}", "{photos}/digit 0/00.png", "-o", "{photos}/digit 0/00.png"), "is itself to be predicted"),

@@ -114,7 +114,7 @@ def empty(folder: Path) -> Path:
 MISTAKES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "not there": (lambda f: f / "none.npz", "does not exist"),
     "a table": (lambda f: text(f, "a.csv"), "give an npz or npy file, or a folder"),
-    "no npz": (lambda f: text(f, "a.npz"), "cannot be read as an array"),
+    "no npz": (lambda f: text(f, "a.npz"), "it is no file of numpy"),
     "empty folder": (empty, "holds no images"),
     "several arrays": (lambda f: saved(f, a=np.zeros((2, 3)), b=np.zeros((2, 3))), "call the array of images 'x'"),
     "objects": (

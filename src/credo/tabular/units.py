@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from credo.calibration import MappedPredictive
 from credo.core.trees import map_tensors
 from credo.data.scaling import mean_and_scale
-from credo.likelihoods import Gaussian, HeteroscedasticGaussian, LearnedGaussian, NumericLikelihood, Standardized
+from credo.likelihoods import LogNormal, NumericLikelihood, Standardized
 from credo.model import Model
 from credo.nets.network import Network
 from credo.nets.scaling import InputScaling, LeafScaling
@@ -37,11 +37,11 @@ def in_double(posterior: Posterior) -> Posterior:
 def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[np.float64]) -> NumericPredictive:
     """The predictive distribution of mean + scale * y, where `prediction` is that of y.
 
-    A mixture of Gaussians stays one: every mean is shifted and stretched, every standard deviation stretched. What
-    calibrates goes by normal scores, which are the same in all units.
+    A mixture stays one of the same kind: every mean is shifted and stretched, every scale stretched. What calibrates
+    goes by normal scores, which are the same in all units.
 
     Args:
-        prediction: with a Gaussian likelihood, fixed, learned or heteroscedastic.
+        prediction: of numbers.
         mean: what was subtracted from each target, (D,).
         scale: what each target was divided by, (D,).
     """
@@ -57,8 +57,12 @@ def in_units(prediction: Predictive, mean: NDArray[np.float64], scale: NDArray[n
             prediction.score_map,
             conformal=prediction.conformal,
         )
-    if not isinstance(likelihood, Gaussian | LearnedGaussian | HeteroscedasticGaussian):
-        raise TypeError(f"only Gaussian predictions can be converted to other units, got {type(likelihood).__name__}")
+    if not isinstance(prediction, NumericPredictive) or not isinstance(likelihood, NumericLikelihood):
+        raise TypeError(f"only predictions of numbers have units, got {type(likelihood).__name__}")
+    if not np.any(mean) and np.all(scale == 1.0):  # counts and log-normal targets, which keep their own
+        return prediction.in_double()
+    if likelihood.discrete or isinstance(likelihood, LogNormal):
+        raise TypeError(f"{type(likelihood).__name__} targets cannot be shifted: give their own units, mean 0, scale 1")
     units = Standardized(likelihood, tuple(map(float, mean)), tuple(map(float, scale)))
     params = {name: t.double().cpu() for name, t in prediction.params.items()}
     draws, log_weights = prediction.draws.double().cpu(), prediction.log_weights.double().cpu()

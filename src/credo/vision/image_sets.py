@@ -85,7 +85,11 @@ def _arrays(place: Path) -> dict[str, Array]:
         with loaded as file:
             return {name: file[name] for name in file.files}
     except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        said = "it holds Python objects, such as images of different sizes" if "allow_pickle" in str(error) else error
+        said: object = error
+        if "allow_pickle" in str(error):  # numpy's words for Python objects, and for whatever it does not know
+            of_numpy = place.read_bytes()[:6] == b"\x93NUMPY" or zipfile.is_zipfile(place)
+            objects = "it holds Python objects, such as images of different sizes"
+            said = objects if of_numpy else "it is no file of numpy's"
         raise DataError(f"{place} cannot be read as an array of numbers: {said}") from None
 
 
