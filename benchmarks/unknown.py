@@ -2,8 +2,9 @@
 
     CREDO_DATA=data python benchmarks/unknown.py novel-class runs/novel-class 'mc-*' vi
 
-trains those of the named rows that the folder lacks and writes each as JSON when it is done; several such commands may
-fill one folder, one after the other or at once. `credo reproduce novel-class` on that folder then finds them.
+trains those of the named rows that the folder lacks and writes each as JSON when it is done; a training that was cut
+short goes on. Several such commands may fill one folder, one after the other or, each with rows of its own, at once.
+`credo reproduce novel-class` on that folder then finds them.
 """
 
 from __future__ import annotations
@@ -53,10 +54,9 @@ def main() -> None:
     data, device = cache(images), "cuda" if torch.cuda.is_available() else "cpu"
     found = [row for pattern in given.rows for row in rows if fnmatchcase(row.name, pattern)]
     begin = time.monotonic()
+    how = given.folder, given.seed, Progress(), device
     for row in dict.fromkeys(found):
-        (result,) = results(
-            [row], kind, given.folder, given.seed, lambda each: train(each, data(), given.seed, Progress(), device)
-        ).values()
+        (result,) = results([row], kind, given.folder, given.seed, lambda each: train(each, data(), *how)).values()
         print(f"{time.monotonic() - begin:6.0f} s  {row.name}: {result.seconds:.0f} s of training", flush=True)
 
 

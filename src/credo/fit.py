@@ -71,8 +71,8 @@ def fit(
         inputs: key or place of the part of the data (or of a loader's batches) that is x, or several; None for all
             that is neither targets nor weights.
         targets: key or place of the part that is y, such as "labels" or -1, or several keys; `forward` never gets it.
-        weights: how much each example counts, (N,): a weight of two is an example that comes twice; or the key or place
-            of the part of the data that says so.
+        weights: how much each example counts, (N,): a weight of two is an example that comes twice; a dict of such by
+            the name of a head, where heads weigh differently; or the key or place of the part of the data that says so.
         mask: which positions of the targets were observed, (N, *positions) of yes or no, for a network with outputs at
             positions; a dict of masks by the name of a head; or the key or place of the part of the data that says so,
             such as "attention_mask". A class of -100, or a NaN, in y says the same.

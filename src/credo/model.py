@@ -17,6 +17,7 @@ from credo.core.rng import Stream
 from credo.core.trees import Layout, Params, Variables
 from credo.likelihoods import Joint, Likelihood
 from credo.likelihoods.choosing import settled, settled_heads
+from credo.likelihoods.joint import targets_of
 from credo.nets.dropout import draw_masks
 from credo.nets.heads import HeadsRule, Shapes
 from credo.nets.network import Net, Network
@@ -113,7 +114,7 @@ class Model:
             return self
         if not isinstance(y, TensorTree) or not isinstance(y.value, dict):
             return self
-        return self.with_network(self.network.with_outputs(HeadsRule.of(tuple(map(str, y.value)), rule.path)))
+        return self.with_network(self.network.with_outputs(HeadsRule.of(tuple(map(str, targets_of(y))), rule.path)))
 
     def with_likelihood_for(self, y: Targets, shape: tuple[int, ...], heads: Shapes = ()) -> tuple[Model, str | None]:
         """The model with its likelihood settled, and a sentence that says what was chosen, if anything was.

@@ -35,6 +35,16 @@ def test_the_action_is_that_of_least_expected_cost() -> None:
     assert SICK.incurred(decisions.action, torch.tensor([1, 1, 0])).tolist() == [5.0, 5.0, 1.0]
 
 
+def test_an_action_that_costs_as_much_as_asking_is_taken() -> None:
+    """Single-precision probabilities do not add up to one, and must not decide."""
+    logits = 0.1 * credo.Stream(0).normal(1, 200, 3)
+    prediction = predictive(Categorical(), logits, {}, torch.zeros(1))
+    safe = CostMatrix(((0.0, 1.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 0.0), (0.2, 0.2, 0.2)))
+    decisions = AbstainPolicy(asking=0.2, costs=safe).decide(prediction)
+    assert decisions.action.tolist() == [3] * 200
+    assert not bool(decisions.asks.any())
+
+
 def test_mistakes_are_the_matrix_of_zeros_and_ones() -> None:
     probs = credo.Stream(0).normal(50, 3).softmax(1)
     matrix = CostMatrix(1.0 - torch.eye(3))

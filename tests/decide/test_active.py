@@ -129,6 +129,18 @@ def test_a_mistake_loses_nothing(tmp_path: Path) -> None:
     assert active.labeled == before == learner(folder=tmp_path).labeled
 
 
+def test_two_learners_in_a_folder_lose_no_answer(tmp_path: Path) -> None:
+    first, second = told(1, folder=tmp_path), learner(folder=tmp_path)
+    mine, theirs = first.ask(2), [row for row in range(len(X)) if row not in first.labeled][-2:]
+    first.tell(mine, Y[mine])
+    with pytest.raises(credo.StorageError, match="another one has gone on with the session"):
+        second.tell(theirs, Y[theirs])
+    assert first.labeled == learner(folder=tmp_path).labeled
+    again = learner(folder=tmp_path)
+    again.tell(theirs, Y[theirs])
+    assert set(learner(folder=tmp_path).labeled) == {*first.labeled, *theirs}
+
+
 def test_another_session_in_the_folder_is_refused(tmp_path: Path) -> None:
     told(0, folder=tmp_path)
     with pytest.raises(credo.StorageError, match="a seed of 0, and this one has 1"):

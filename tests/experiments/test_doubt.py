@@ -77,11 +77,11 @@ def row() -> DoubtRow:
     return DoubtRow("short", novel._small, credo.Ensemble(novel.plain(1, 128), 2))
 
 
-def test_a_row_s_numbers(row: DoubtRow) -> None:
+def test_a_row_s_numbers(row: DoubtRow, tmp_path: Path) -> None:
     """They are those of the posterior that the same fit gives."""
     data = novel.digits(1)
     data = replace(data, x=data.x[:256], y=data.y[:256])
-    result = train(row, data, 3, Progress(), "cpu")
+    result = train(row, data, tmp_path, 3, Progress(), "cpu")
     model = credo.Model(row.net(), credo.likelihoods.Categorical(), row.prior)
     posterior = credo.fit(model, (data.x, data.y), row.method, seed=3, progress=False)
     x, y = data.test
@@ -100,10 +100,31 @@ def test_a_row_s_numbers(row: DoubtRow) -> None:
     assert (result.epochs, result.device, result.finished) == (1, "cpu", True)
 
 
+def test_a_training_that_was_cut_short_goes_on(tmp_path: Path) -> None:
+    row, data = DoubtRow("short", novel._small, novel.plain(4, 128)), novel.digits(1)
+    data = replace(data, x=data.x[:256], y=data.y[:256])
+    seen: list[float] = []
+
+    def cut(text: str, share: float) -> None:
+        seen.append(share)
+        if not tmp_path.joinpath("b", "done").exists() and share >= 0.5:
+            raise KeyboardInterrupt
+
+    whole = train(row, data, tmp_path / "a", 3, Progress(), "cpu")
+    with pytest.raises(KeyboardInterrupt):
+        train(row, data, tmp_path / "b", 3, Progress(cut), "cpu")
+    (tmp_path / "b" / "done").touch()
+    seen.clear()
+    resumed = train(row, data, tmp_path / "b", 3, Progress(cut), "cpu")
+    assert min(seen) >= 0.5  # nothing was trained twice
+    assert replace(resumed, seconds=whole.seconds, curve=whole.curve) == whole
+    assert not list((tmp_path / "b" / "training").iterdir())
+
+
 def test_rows_are_kept_for_their_very_settings(row: DoubtRow, tmp_path: Path) -> None:
     data = novel.digits(1)
     data = replace(data, x=data.x[:64], y=data.y[:64])
-    results([row], DoubtResult, tmp_path, 0, lambda each: train(each, data, 0, Progress(), "cpu"))
+    results([row], DoubtResult, tmp_path, 0, lambda each: train(each, data, tmp_path, 0, Progress(), "cpu"))
     assert stored(row, DoubtResult, tmp_path, 0) is not None
     others = {
         "method": novel.plain(2, 128),

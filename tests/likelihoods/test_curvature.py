@@ -18,8 +18,11 @@ from credo.likelihoods import (
     Categorical,
     Gaussian,
     HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
     LearnedGaussian,
     Likelihood,
+    LogNormal,
+    NegativeBinomial,
     Poisson,
     SharedGaussian,
     Standardized,
@@ -35,6 +38,9 @@ CASES: dict[str, tuple[Likelihood, int]] = {
     "Standardized": (Standardized(HeteroscedasticGaussian(floor=0.1), (5.0, -1.0), (7.0, 0.5)), 4),
     "Categorical": (Categorical(), 3),
     "Bernoulli": (Bernoulli(), 2),
+    "HeteroscedasticStudentT": (HeteroscedasticStudentT(floor=0.1), 4),
+    "LogNormal": (LogNormal(floor=0.1, loc=1.0, scale=0.5), 4),
+    "NegativeBinomial": (NegativeBinomial(floor=0.1), 4),
     "Poisson": (Poisson(), 2),
 }
 every_case = pytest.mark.parametrize(("likelihood", "size"), CASES.values(), ids=CASES.keys())

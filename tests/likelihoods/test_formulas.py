@@ -14,14 +14,18 @@ import torch.nn.functional as F
 from scipy import stats
 from torch import Tensor, distributions
 
+from credo.core.integrals import integral_by_pieces
 from credo.core.rng import Stream
 from credo.likelihoods import (
     Bernoulli,
     Categorical,
     Gaussian,
     HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
     LearnedGaussian,
     Likelihood,
+    LogNormal,
+    NegativeBinomial,
     NumericLikelihood,
     Poisson,
     SharedGaussian,
@@ -31,6 +35,35 @@ from credo.likelihoods import (
 ERROR_RATE = 1e-6
 BATCH = 5
 FRONTS = [(), (3,), (2, 3)]
+
+
+class Scipy:
+    """scipy's distribution, with the face of torch's."""
+
+    def __init__(self, law: Any, *shape: Tensor) -> None:
+        self.law = law(*(t.numpy() for t in torch.broadcast_tensors(*shape)))
+        self.discrete = law is stats.nbinom
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        density = self.law.logpmf if self.discrete else self.law.logpdf
+        return torch.as_tensor(density(y.numpy()))
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return torch.as_tensor(self.law.cdf(y.numpy()))
+
+    def entropy(self) -> Tensor:
+        return torch.as_tensor(self.law.entropy())
+
+    def sample(self) -> Tensor:
+        return torch.as_tensor(self.law.rvs(random_state=0), dtype=torch.float64)
+
+    @property
+    def mean(self) -> Tensor:
+        return torch.as_tensor(self.law.mean())
+
+    @property
+    def variance(self) -> Tensor:
+        return torch.as_tensor(self.law.var())
 
 
 @dataclass(frozen=True)
@@ -61,6 +94,18 @@ class Case:
                 z = Case(base, self.outputs, self.targets).reference(outputs, params)
                 m, s = torch.tensor(loc).double(), torch.tensor(scale).double()
                 return distributions.Normal(m + s * z.mean, s * z.stddev)
+            case HeteroscedasticStudentT(floor=floor, least_df=least):
+                half = self.outputs // 2
+                df = least + params["log_excess"].exp().unsqueeze(-2)
+                return Scipy(stats.t, df, outputs[..., :half], F.softplus(outputs[..., half:]) + floor)
+            case LogNormal(floor=floor, loc=loc, scale=scale):
+                half = self.outputs // 2
+                m, s = loc + scale * outputs[..., :half], scale * (F.softplus(outputs[..., half:]) + floor)
+                return Scipy(stats.lognorm, s, torch.zeros_like(m), m.exp())
+            case NegativeBinomial(floor=floor, offset=offset):
+                half = self.outputs // 2
+                mean, shape = (offset + outputs[..., :half]).exp(), 1.0 / (F.softplus(outputs[..., half:]) + floor)
+                return Scipy(stats.nbinom, shape, shape / (shape + mean))
             case Poisson():
                 return distributions.Poisson(outputs.exp())
             case Bernoulli():
@@ -90,6 +135,14 @@ CASES = {
     "Categorical, three classes": Case(Categorical(), 3, 1),
     "Bernoulli": Case(Bernoulli(), 1, 1),
     "Bernoulli, two targets": Case(Bernoulli(), 2, 2),
+    "HeteroscedasticStudentT": Case(HeteroscedasticStudentT(initial_df=12.0, least_df=9.0), 2, 1),
+    "HeteroscedasticStudentT, two targets": Case(
+        HeteroscedasticStudentT(floor=0.1, initial_df=15.0, least_df=9.0), 4, 2
+    ),
+    "LogNormal": Case(LogNormal(floor=0.1, loc=0.5, scale=0.3), 2, 1),
+    "LogNormal, two targets": Case(LogNormal(scale=0.25), 4, 2),
+    "NegativeBinomial": Case(NegativeBinomial(offset=0.3), 2, 1),
+    "NegativeBinomial, two targets": Case(NegativeBinomial(floor=0.1), 4, 2),
     "Poisson": Case(Poisson(), 1, 1),
     "Poisson, two targets": Case(Poisson(), 2, 2),
 }
@@ -164,6 +217,10 @@ def test_density_sums_to_log_prob_and_integrates_to_one(case):
     if case.likelihood.discrete:
         grid = torch.arange(0.0, float(upper.max()) + 1, dtype=torch.float64).view(-1, 1, 1)
         step = torch.ones_like(upper)
+    elif (knots := case.likelihood.knots(outputs, params)) is not None:
+        total = integral_by_pieces(lambda z: case.likelihood.log_prob_each(outputs, z, params).exp(), knots)
+        exact(total, torch.ones_like(total))
+        return
     else:
         step = (upper - lower) / 400
         grid = lower + step * torch.arange(401.0, dtype=torch.float64).view(-1, 1, 1)
@@ -217,11 +274,18 @@ def test_samples_follow_the_law(case):
     drawn = case.likelihood.sample(repeated, own, Stream(2).generator())[:, 0].reshape(count, -1)[:, 0].numpy()
     reference = case.reference(outputs[:1], params)
     assert p_value(case, reference, drawn) > ERROR_RATE
-    wrong = drawn * 1.2 if not isinstance(case.likelihood, Categorical | Bernoulli | Poisson) else 0 * drawn
+    wrong = (
+        drawn * 1.2
+        if not isinstance(case.likelihood, Categorical | Bernoulli | Poisson | NegativeBinomial)
+        else 0 * drawn
+    )
     assert p_value(case, reference, wrong) < ERROR_RATE
 
 
 def p_value(case: Case, reference: Any, drawn: np.ndarray) -> float:
+    if isinstance(reference, Scipy) and not reference.discrete:
+        first = [np.ravel(values)[0] for values in reference.law.args]
+        return float(stats.kstest(drawn, reference.law.dist(*first).cdf).pvalue)
     if isinstance(reference, distributions.Normal):
         law = stats.norm(
             float(reference.mean.flatten()[0]), float(reference.scale.expand_as(reference.mean).flatten()[0])

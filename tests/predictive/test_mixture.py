@@ -14,8 +14,11 @@ from credo.likelihoods import (
     Categorical,
     Gaussian,
     HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
     LearnedGaussian,
     Likelihood,
+    LogNormal,
+    NegativeBinomial,
     Poisson,
 )
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive, predictive
@@ -31,6 +34,9 @@ LIKELIHOODS = {
     "HeteroscedasticGaussian": (HeteroscedasticGaussian(), 4),
     "Categorical": (Categorical(), 3),
     "Bernoulli": (Bernoulli(), 2),
+    "HeteroscedasticStudentT": (HeteroscedasticStudentT(), 4),
+    "LogNormal": (LogNormal(scale=0.3), 4),
+    "NegativeBinomial": (NegativeBinomial(), 4),
     "Poisson": (Poisson(), 2),
 }
 
@@ -74,6 +80,16 @@ def _log_prob(likelihood: Likelihood, outputs: Tensor, y: Tensor, own: dict[str,
             law = distributions.Normal(outputs, own["log_scale"].exp())
         case HeteroscedasticGaussian(floor=floor):
             law = distributions.Normal(outputs[:2], torch.nn.functional.softplus(outputs[2:]) + floor)
+        case HeteroscedasticStudentT(least_df=least, floor=floor):
+            scale = torch.nn.functional.softplus(outputs[2:]) + floor
+            law = distributions.StudentT(least + own["log_excess"].exp(), outputs[:2], scale)
+        case LogNormal(floor=floor, scale=scale):
+            law = distributions.LogNormal(
+                scale * outputs[:2], scale * (torch.nn.functional.softplus(outputs[2:]) + floor)
+            )
+        case NegativeBinomial(floor=floor):
+            dispersion = torch.nn.functional.softplus(outputs[2:]) + floor
+            law = distributions.NegativeBinomial(1.0 / dispersion, logits=outputs[:2] + dispersion.log())
         case Poisson():
             law = distributions.Poisson(outputs.exp())
         case Bernoulli():
@@ -185,7 +201,9 @@ def test_the_usual_formula_goes_negative():
 @every_likelihood
 def test_identical_draws_disagree_in_nothing(likelihood, outputs):
     first = make(likelihood, outputs, UNEVEN)
-    draws = first.draws[:1].expand(DRAWS, BATCH, outputs).float() + 1e3 * (not isinstance(likelihood, Poisson))
+    draws = first.draws[:1].expand(DRAWS, BATCH, outputs).float() + 1e3 * (
+        not isinstance(likelihood, Poisson | LogNormal | NegativeBinomial)
+    )
     params = {name: p[:1].expand(DRAWS, -1).float() for name, p in first.params.items()}
     prediction = predictive(likelihood, draws, params, UNEVEN)
     assert float(prediction.epistemic.max()) == 0.0

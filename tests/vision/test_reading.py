@@ -101,6 +101,8 @@ def test_the_middle_square_is_scaled_by_averages(tmp_path):
         (lambda path: cut(path, "JPEG"), "cannot be read as an image"),
         (lambda path: cut(path, "PNG"), "cannot be read as an image"),
         (lambda path: Image.new("F", (9, 9)).save(path, "TIFF"), "floating-point pixels"),
+        (lambda path: Image.new("I", (9, 9), 70_000).save(path, "TIFF"), "pixels of 32 bits, from 70000"),
+        (lambda path: Image.new("I", (9, 9), -1).save(path, "TIFF"), "pixels of 32 bits, from -1"),
         (lambda path: Image.new("1", (20_000, 10_000)).save(path, "PNG"), "has more than 178 million pixels"),
     ],
 )

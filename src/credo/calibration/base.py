@@ -13,7 +13,7 @@ from torch import Tensor
 from credo.core.arrays import tensor
 from credo.core.config import Registry
 from credo.core.weights import example_weights
-from credo.predictive import Predictive
+from credo.predictive import JointPredictive, Predictive
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,11 @@ class Calibrator(ABC):
         super().__init_subclass__(**options)
         cls.registry.add(cls)
 
+    @property
+    def label(self) -> str:
+        """What it is called in notes."""
+        return type(self).__name__
+
     @abstractmethod
     def apply(self, prediction: Predictive) -> Predictive:
         """The calibrated prediction."""
@@ -42,11 +47,12 @@ Predictions = Predictive | Sequence[Predictive]
 
 @dataclass(frozen=True, eq=False)
 class CalibrationRows:
-    """Some rows of the predictions, with their targets and weights."""
+    """Some rows of the predictions, with their targets and weights; a row is an example, or an observed position."""
 
     prediction: Predictive
-    y: Tensor  # (B, D) or (B,)
-    weights: Tensor  # (B,) in float64
+    y: Tensor  # (N, D) or (N,)
+    weights: Tensor  # (N,) in float64: of its example
+    shares: Tensor  # likewise, but shared by the positions of an example, which add up to its weight
 
 
 def parts(predictions: Predictions, y: Any, weights: Any = None) -> list[CalibrationRows]:
@@ -80,11 +86,9 @@ def _checked(
     predictions: Sequence[Predictive], targets: Sequence[Any], weights: Sequence[Any]
 ) -> Iterator[CalibrationRows]:
     for prediction, y, weight in zip(predictions, targets, weights, strict=True):
-        if prediction.likelihood.event_axes > 1:
-            raise ValueError(
-                "the outputs have positions (pixels, tokens), and calibration is for one answer, or one row of "
-                "answers, for each input: neighboring positions are no independent examples"
-            )
+        if isinstance(prediction, JointPredictive):
+            name = next(iter(prediction.heads))
+            raise ValueError(f"there are several heads: calibrate one, by prediction[{name!r}] and y[{name!r}]")
         if getattr(prediction, "conformal", None) is not None:
             raise ValueError("the predictions are conformal already: calibrate them before, and conformal ones last")
         outputs = prediction.likelihood.outputs_of(tuple(prediction.draws.shape[2:]))
@@ -95,4 +99,9 @@ def _checked(
             each = torch.ones(len(values), dtype=torch.float64, device=values.device)
         else:
             each = example_weights(weight, (len(values),)).double().to(values.device)
-        yield CalibrationRows(prediction, values, each)
+        if prediction.likelihood.event_axes == 1:
+            yield CalibrationRows(prediction, values, each, each)
+            continue
+        rows, observed, example = prediction.elements(values)
+        count = torch.bincount(example, minlength=len(values))
+        yield CalibrationRows(rows, observed, each[example], (each / count)[example])

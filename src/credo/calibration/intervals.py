@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.calibration.base import Calibrator, Predictions, parts
-from credo.calibration.ranks import check_scores, guaranteed, in_order
+from credo.calibration.ranks import check_scores, guaranteed, in_order, rounded
 from credo.core.checks import check_between
 from credo.predictive import NumericPredictive, Predictive
 
@@ -30,6 +30,10 @@ class ConformalIntervals(Calibrator):
     interval could promise it: there it is the prediction's own interval, or the widest with a guarantee if that is
     wider. Means, variances and densities stay as they are; `quantile` gives the ends of the intervals.
 
+    Where outputs have positions, an example counts once, and its positions share its weight: what is promised is the
+    part of the positions of a new example that are held, on average over examples. Positions of an example may depend
+    on each other as they like. Of very many scores 50,000 are kept, each the largest of its run.
+
     With predictions of several folds, each for rows that it has not seen, coverage is near `level` in practice, but the
     promise needs care: 1 - 2 (1 - level) belongs to the intervals of cross-validation+, which join those of the fold
     models themselves, and none to a posterior that was fitted again on all rows.
@@ -40,7 +44,8 @@ class ConformalIntervals(Calibrator):
 
     Reference: V. Chernozhukov, K. Wüthrich, Y. Zhu, "Distributional conformal prediction", 2021,
         https://arxiv.org/abs/1909.07889; R. F. Barber et al., "Predictive inference with the jackknife+", 2021,
-        https://arxiv.org/abs/1905.02928
+        https://arxiv.org/abs/1905.02928; for positions Y. Lee, R. F. Barber, R. Willett, "Distribution-free inference
+        with hierarchical data", 2023, https://arxiv.org/abs/2306.06342
     """
 
     scores: Tensor
@@ -56,7 +61,7 @@ class ConformalIntervals(Calibrator):
         Args:
             predictions: of the posterior; or a list of those of several folds. Where a `CdfMap` comes first, those that
                 it gives, for other examples than it was made of.
-            y: what was observed, (B,) or (B, D); of several predictions a list.
+            y: what was observed, (B,) or (B, D), or at positions; of several predictions a list.
             weights: how much each example counts, (B,), likewise; a weight of two is a repeated example.
 
         Examples:
@@ -71,8 +76,8 @@ class ConformalIntervals(Calibrator):
         for part in parts(predictions, y, weights):
             prediction = numbers(part.prediction, "ConformalIntervals")
             scores.append(ranked_scores(prediction, part.y).abs())
-            each.append(part.weights)
-        return ConformalIntervals(*in_order(torch.cat(scores), torch.cat(each)))
+            each.append(part.shares)
+        return ConformalIntervals(*rounded(*in_order(torch.cat(scores), torch.cat(each))))
 
     @property
     def highest_level(self) -> float:

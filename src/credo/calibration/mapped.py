@@ -11,30 +11,31 @@ import torch
 from torch import Tensor
 
 from credo.calibration.scores import ScoreMap
-from credo.core.integrals import nodes
-from credo.predictive import GaussianPredictive, NumericPredictive
+from credo.core.integrals import even_points, nodes
+from credo.core.rng import Stream
+from credo.predictive import GaussianPredictive, NumericMixture, NumericPredictive, Predictive
 
 REACH = 7.1
 """Normal scores between which integrals go: 1e-12 of the mass lies outside."""
 DEEPEST = 37.0
 """The normal score of the base beyond which its density has no number."""
+PIECE = 2**14
+"""Entries of the draws for which moments are computed at a time: they should fit the cache."""
 SUMMED = 2048
 """Whole numbers up to this many are summed one by one; what is spread wider is as good as continuous."""
 
 
 class MappedMoments(NamedTuple):
-    """Of the calibrated components, (S, B, D) each, and of the whole."""
+    """Of the calibrated components, (S, B, D) each."""
 
     weights: Tensor  # sum to one over S
     mean: Tensor
     variance: Tensor
-    entropy: Tensor
-    total_entropy: Tensor  # (B, D)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedPredictive(NumericPredictive):
-    """F(y) = g(F_base(y)): what `CdfMap` makes of a prediction.
+    """F(y) = g(F_base(y)): what `CdfMap` makes of a prediction; where outputs have positions, at each of them.
 
     The calibrated density p(y) g'(F(y)) of a mixture p = sum_s w_s p_s is again one of S components, of weights
     w_s r_s and densities p_s(y) g'(F(y)) / r_s, r_s = E_s[g'(F)]; epistemic and aleatoric are theirs.
@@ -46,6 +47,20 @@ class MappedPredictive(NumericPredictive):
 
     base: NumericPredictive
     score_map: ScoreMap
+
+    def elements(self, y: Tensor) -> tuple[Predictive, Tensor, Tensor]:
+        rows, targets, example = self.base.elements(y)
+        return self._of_rows(rows), targets, example
+
+    def rows(self) -> Predictive:
+        return self._of_rows(self.base.rows())
+
+    def _of_rows(self, rows: Predictive) -> Predictive:
+        """The map of the rows' own distribution functions."""
+        assert isinstance(rows, NumericPredictive)
+        each = ScoreMap(*(t.flatten() for t in vars(self.score_map).values()))
+        made = MappedPredictive(rows.likelihood, rows.draws, rows.params, rows.log_weights, rows, each)
+        return replace(made, conformal=self.conformal)
 
     def in_double(self) -> NumericPredictive:
         exact = self.base.in_double()
@@ -88,25 +103,34 @@ class MappedPredictive(NumericPredictive):
         The dependence of several targets on each other stays that of the draws; of a single one it is
         log p(y) + log g'(F(y)).
         """
-        each = self.log_prob_each(y)
-        if each.shape[-1] == 1:
+        if self.likelihood.event_axes == 1 and (each := self.log_prob_each(y)).shape[-1] == 1:
             return each.squeeze(-1)
         there, change = self._moved(y)
-        return self.base.log_prob(there) + change.sum(-1)
+        return self.base.log_prob(there) + change
+
+    def by_draw(self, y: Tensor) -> Tensor:
+        there, change = self._moved(y)
+        return self.base.by_draw(there) + change
 
     def joint_log_prob(self, y: Tensor, groups: Tensor | None = None) -> Tensor:
         """The same of all examples together, (), or of each group, (G,): they share the draw, at t."""
         there, change = self._moved(y)
         numbers, joint = self._groups(groups), self.base.joint_log_prob(there, groups)
-        total = change.new_zeros(int(numbers.max()) + 1).index_add_(0, numbers, change.sum(-1))
+        total = change.new_zeros(int(numbers.max()) + 1).index_add_(0, numbers, change)
         return joint + (total[0] if groups is None else total)
 
     def _moved(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """t, and log p_calibrated(y) - log p(t) of each target on its own, (B, D)."""
+        """t, and the sum of log p_calibrated(y) - log p(t) of each target of an example on its own, (B,)."""
         if self.likelihood.discrete:
-            raise ValueError("the joint density of several calibrated counts is not known: use log_prob_each")
-        there = self.base.at_normal_score(self.normal_score(self._targets(y))).to(self.draws.dtype)
-        return there, (self.log_prob_each(y) - self.base.log_prob_each(there)).double()
+            raise ValueError("the joint density of calibrated counts and other targets is not known: use log_prob_each")
+        targets = self._targets(y)
+        observed = self.likelihood.observed(targets)
+        known = targets if observed is None else torch.where(observed, targets, self.mean)
+        there = self.base.at_normal_score(self.normal_score(known)).to(self.draws.dtype)
+        change = (self.log_prob_each(known) - self.base.log_prob_each(there)).double()
+        if observed is not None:
+            there, change = torch.where(observed, there, torch.nan), torch.where(observed, change, 0.0)
+        return there, change.flatten(1).sum(1)
 
     def log_prob_each(self, y: Tensor) -> Tensor:
         targets = self._targets(y)
@@ -120,7 +144,12 @@ class MappedPredictive(NumericPredictive):
 
     def sample(self, count: int, seed: int = 0) -> Tensor:
         """`count` targets for each input, (count, B, D): those of the base, moved to where the map has them."""
-        drawn = self.base.sample(count, seed)
+        return self._mapped_samples(self.base.sample(count, seed))
+
+    def sample_of(self, chosen: Tensor, rng: Stream) -> Tensor:
+        return self._mapped_samples(self.base.sample_of(chosen, rng))
+
+    def _mapped_samples(self, drawn: Tensor) -> Tensor:
         scores = (self._unmapped(self._inside(y)) for y in drawn)
         return torch.stack([self.base.at_normal_score(z) for z in scores]).to(drawn)
 
@@ -138,7 +167,8 @@ class MappedPredictive(NumericPredictive):
         exact = self.base.in_double()
         first, last = self._ends()
         if not self.likelihood.discrete:
-            yield from nodes(*exact.likelihood.spread(exact.draws, exact.params), first, last)
+            knots = exact.likelihood.knots(exact.draws, exact.params)
+            yield from nodes(*exact.likelihood.spread(exact.draws, exact.params), first, last, knots)
             return
         # what is spread wider than so many whole numbers is summed over some of them
         step = ((last - first) / SUMMED).ceil().clamp_min(1.0)
@@ -148,32 +178,72 @@ class MappedPredictive(NumericPredictive):
 
     @cached_property
     def _moments(self) -> MappedMoments:
+        """Of the calibrated components; a few rows at a time, and such together as need as many points."""
+        if not self._divisible:
+            return self._moments_at_once()
+        found = [(rows, self._some(rows)._moments_at_once()) for rows in self._groups_of_rows()]
+        order = torch.cat([rows for rows, _ in found]).argsort()
+        joined = (torch.cat(parts, -2)[..., order, :] for parts in zip(*(each for _, each in found), strict=True))
+        return MappedMoments(*joined)
+
+    @property
+    def _divisible(self) -> bool:
+        """Whether rows can be taken out of the prediction: those of mixtures whose draws share their parameters."""
+        shared = self.likelihood.params_at(self.params, slice(0, 1), len(self)) is self.params
+        return type(self.base) is NumericMixture and shared and self.likelihood.event_axes == 1
+
+    def _some(self, rows: Tensor) -> MappedPredictive:
+        base = replace(self.base, draws=self.base.draws[:, rows])
+        return replace(self, base=base, draws=base.draws, score_map=self.score_map.at(rows, len(self)))
+
+    def _groups_of_rows(self) -> Iterator[Tensor]:
+        exact = self.base.in_double()
+        lower, upper = exact.likelihood.spread(exact.draws, exact.params)
+        points = even_points(lower, upper, *self._ends()).amax(-1)
+        for count in sorted(set(points.tolist())):
+            rows = (points == count).nonzero()[:, 0]
+            yield from rows.split(max(1, PIECE // len(exact.draws)))
+
+    def _moments_at_once(self) -> MappedMoments:
         """Sums over the components: s has the density w_s p_s(y) g'(F(y)) at a point."""
         exact = self.base.in_double()
         center = self.at_normal_score(0.0)
-        sums = [exact.draws.new_zeros(len(exact.draws), *center.shape) for _ in range(4)]
-        log_weights = exact.log_weights.view(-1, 1, 1)
-        whole = torch.zeros_like(center)
+        sums = [exact.draws.new_zeros(len(exact.draws), *center.shape) for _ in range(3)]
+        log_weights = exact.log_weights.view(-1, *[1] * center.ndim)
+        for y, weight in self._nodes():
+            each = exact.likelihood.log_prob_each(exact.draws, y, exact.params) + log_weights
+            change = self._log_change(y, each.logsumexp(0) if self.likelihood.discrete else None)
+            part, apart = (each + (change + weight.log())).exp(), y - center
+            for total, value in zip(sums, (part, part * apart, part * apart.square()), strict=True):
+                total += value
+        mass = sums[0].sum(0)  # one, but for the rule of integration
+        weights, kept = sums[0] / mass, sums[0].clamp_min(torch.finfo(mass.dtype).tiny)
+        mean = sums[1] / kept
+        return MappedMoments(weights, center + mean, (sums[2] / kept - mean.square()).clamp_min(0.0))
+
+    @cached_property
+    def _entropies(self) -> tuple[Tensor, Tensor]:
+        """Of the whole, and the average of the calibrated components, (B, D) each."""
+        exact, shape = self.base.in_double(), self._ends()[0].shape
+        log_weights = exact.log_weights.view(-1, *[1] * len(shape))
+        information = exact.draws.new_zeros(len(exact.draws), *shape)
+        total, mass = torch.zeros_like(information[0]), torch.zeros_like(information)
         for y, weight in self._nodes():
             each = exact.likelihood.log_prob_each(exact.draws, y, exact.params)
             log_density = each + self._log_change(y, (each + log_weights).logsumexp(0))
             part = weight * (log_density + log_weights).exp()
-            apart = y - center
-            for total, value in zip(sums, (torch.ones_like(y), apart, apart.square(), log_density), strict=True):
-                total += torch.where(part > 0.0, part * value, 0.0)
+            mass += part
+            information += torch.where(part > 0.0, part * log_density, 0.0)
             mixed = part.sum(0)
-            whole -= torch.where(mixed > 0.0, mixed * (log_density + log_weights).logsumexp(0), 0.0)
-        mass = sums[0].sum(0)  # one, but for the rule of integration
-        weights, kept = sums[0] / mass, sums[0].clamp_min(torch.finfo(mass.dtype).tiny)
-        mean = sums[1] / kept
+            total -= torch.where(mixed > 0.0, mixed * (log_density + log_weights).logsumexp(0), 0.0)
+        kept = mass.clamp_min(torch.finfo(mass.dtype).tiny)
         # -E_s[log(p_s g' / r_s)], with r_s the part of the calibrated mass over that of the base
-        entropy = (kept / mass).log() - log_weights - sums[3] / kept
-        variance = (sums[2] / kept - mean.square()).clamp_min(0.0)
-        return MappedMoments(weights, center + mean, variance, entropy, whole / mass)
+        entropy = (kept / mass.sum(0)).log() - log_weights - information / kept
+        return total / mass.sum(0), (mass / mass.sum(0) * entropy).sum(0)
 
-    def _log_change(self, y: Tensor, log_prob: Tensor) -> Tensor:
+    def _log_change(self, y: Tensor, log_prob: Tensor | None) -> Tensor:
         """log g'(F(y)), (B, D); of counts log of the calibrated probability over that of the base."""
-        if self.likelihood.discrete:
+        if self.likelihood.discrete and log_prob is not None:
             return self.log_prob_each(y).double() - log_prob
         return self.score_map.log_gradient(self.base.normal_score(y))
 
@@ -208,10 +278,9 @@ class MappedPredictive(NumericPredictive):
     @property
     def entropy(self) -> Tensor:
         """Entropy of each target's distribution in nats, (B, D)."""
-        return self._moments.total_entropy.to(self.draws.dtype)
+        return self._entropies[0].to(self.draws.dtype)
 
     @cached_property
     def expected_entropy(self) -> Tensor:
         """Average entropy of the calibrated components in nats, (B, D)."""
-        found = self._moments
-        return (found.weights * found.entropy).sum(0).to(self.draws.dtype)
+        return self._entropies[1].to(self.draws.dtype)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+MOST = 50_000
+"""Scores that are kept: those of all pixels of all images would be larger than the network."""
+
 
 def in_order(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (n, D) sorted along n, with their weights (n,) in that order, (n, D); what weighs nothing is left out."""
@@ -13,6 +16,17 @@ def in_order(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     counts = weights > 0
     ordered = scores[counts].sort(0)
     return ordered.values, weights[counts][ordered.indices]
+
+
+def rounded(scores: Tensor, weights: Tensor, most: int = MOST) -> tuple[Tensor, Tensor]:
+    """The same with fewer scores, each rounded up to one that is kept: no promise is lost by it.
+
+    Of n sorted scores (n, D) the last of each of `most` runs stays, with the weight of its run.
+    """
+    if len(scores) <= most:
+        return scores, weights
+    ends = torch.linspace(0, len(scores), most + 1, dtype=torch.float64, device=scores.device).round().long()[1:] - 1
+    return scores[ends], weights.cumsum(0)[ends].diff(dim=0, prepend=weights.new_zeros(1, weights.shape[1]))
 
 
 def guaranteed(scores: Tensor, weights: Tensor, level: float) -> Tensor:

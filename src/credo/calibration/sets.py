@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credo.calibration.base import Calibrator, Predictions, parts
-from credo.calibration.ranks import check_scores, guaranteed, in_order
+from credo.calibration.ranks import check_scores, guaranteed, in_order, rounded
 from credo.core.checks import check_between, check_not_negative
 from credo.predictive import ClassPredictive, Predictive
 
@@ -28,8 +28,9 @@ class ConformalSets(Calibrator):
     which are larger for difficult inputs and smaller for easy ones, and so hold the right class more evenly. If the n
     examples and a new one are exchangeable, and the posterior has not seen them, the set of any one level holds the new
     label with a probability of at least `level`, on average over inputs. All classes are in it above level n / (n + 1).
-    Probabilities stay as they are: `prediction.prediction_set(level)` gives the sets. (For predictions of several folds
-    see `ConformalIntervals`.)
+    Where outputs have positions, what is promised is the part of a new example's positions that are held, as in
+    `ConformalIntervals`, which says what holds for predictions of several folds too. Probabilities stay as they are:
+    `prediction.prediction_set(level)` gives the sets.
 
     Attributes:
         scores: of the right class of n examples, sorted, (n, 1).
@@ -70,7 +71,7 @@ class ConformalSets(Calibrator):
 
         Args:
             predictions: of the posterior; or a list of those of several folds.
-            y: class numbers, (B,); of several predictions a list.
+            y: class numbers, (B,), or at positions; of several predictions a list.
             adaptive: whether sets adapt to the input.
             penalty: of each further class in adaptive sets; some hundredths keep sets of many classes small.
             free: how many classes have none.
@@ -91,8 +92,8 @@ class ConformalSets(Calibrator):
         for part in parts(predictions, y, weights):
             every = rule.score(_classes(part.prediction).probs)
             scores.append(every.gather(1, part.y.unsqueeze(1)))
-            each.append(part.weights)
-        ordered, counts = in_order(torch.cat(scores), torch.cat(each))
+            each.append(part.shares)
+        ordered, counts = rounded(*in_order(torch.cat(scores), torch.cat(each)))
         return replace(rule, scores=ordered, weights=counts)
 
     @property
@@ -125,6 +126,6 @@ class ConformalSets(Calibrator):
 def _classes(prediction: Predictive) -> ClassPredictive:
     if not isinstance(prediction, ClassPredictive):
         raise TypeError(f"ConformalSets is for classes, got a {type(prediction).__name__}: use ConformalIntervals")
-    if not prediction.likelihood.exclusive or prediction.likelihood.event_axes > 1:
-        raise ValueError("ConformalSets is for one of K classes for each input: these targets are of another kind")
+    if not prediction.likelihood.exclusive:
+        raise ValueError("ConformalSets is for one of K classes: these targets are separate yes-or-no answers")
     return prediction

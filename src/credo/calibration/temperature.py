@@ -52,7 +52,7 @@ class Temperature(Calibrator):
 
         Args:
             predictions: of the posterior; or a list of those of several folds, for the rows that each has not seen.
-            y: classes, (B,) or (B, D); of several predictions a list.
+            y: classes, (B,) or (B, D), or at positions; of several predictions a list.
             weights: how much each example counts, (B,), likewise; None for one each.
 
         Examples:
@@ -70,6 +70,15 @@ class Temperature(Calibrator):
             return 0.5 * log_temperature**2 - sum(_log_likelihood(scaled, part) for part in given)
 
         return Temperature(math.exp(_minimum(cost)))
+
+    def extrapolated(self, before: Temperature, steps: float) -> Temperature:
+        """The temperature that comes `steps` of the way from `before` to this one further on, in logarithms.
+
+        Examples:
+            >>> Temperature(2.0).extrapolated(Temperature(4.0), 1.0).temperature
+            1.0
+        """
+        return Temperature(self.temperature * (self.temperature / before.temperature) ** steps)
 
     def apply(self, prediction: Predictive) -> Predictive:
         likelihood = prediction.likelihood

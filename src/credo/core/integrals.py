@@ -16,6 +16,7 @@ from torch import Tensor
 
 LogDensityOfTarget = Callable[[Tensor], Tensor]
 Point = tuple[Tensor, Tensor]
+Rule = tuple[tuple[float, ...], ...]
 
 _SUMMED = 4096
 """Whole numbers below this are summed one by one. Counts above are spread so wide that a sum is an integral."""
@@ -31,7 +32,7 @@ _WIDENINGS = 8
 """Doublings of the span in which a quantile is sought: no normal has a representable tail beyond them."""
 
 
-def _gauss(points: int) -> tuple[tuple[float, float], ...]:
+def _gauss(points: int) -> Rule:
     """Nodes and weights of the rule of Gauss and Legendre on [-1, 1]."""
     return tuple(zip(*(column.tolist() for column in numpy.polynomial.legendre.leggauss(points)), strict=True))
 
@@ -83,37 +84,70 @@ def entropy_by_integral(log_p: LogDensityOfTarget, lower: Tensor, upper: Tensor)
 def _by_pieces(log_p: LogDensityOfTarget, lower: Tensor, upper: Tensor) -> Tensor:
     """The integral from knot to knot, where every component brings its own knots."""
     knots = torch.cat([lower + cut * (upper - lower) for cut in _CUTS]).sort(0).values
+    return integral_by_pieces(lambda y: _information(log_p(y)), knots)
+
+
+def entropy_by_knots(log_p: LogDensityOfTarget, knots: Tensor) -> Tensor:
+    """-integral of p log p, element by element, of components with heavy tails, which say where to cut it.
+
+    Args:
+        log_p: log density of the mixture.
+        knots: of each component, (K, S, ...).
+    """
+    return integral_by_pieces(lambda y: _information(log_p(y)), knots.flatten(0, 1).sort(0).values)
+
+
+def integral_by_pieces(function: Callable[[Tensor], Tensor], knots: Tensor) -> Tensor:
+    """The integral of a function from knot to knot, (K, ...), element by element, which rise; by Gauss and Legendre."""
     total = torch.zeros_like(knots[0])
     for start, end in pairwise(knots):
         center, half = 0.5 * (start + end), 0.5 * (end - start)
         for node, weight in _RULE:
-            total = total + weight * half * _information(log_p(center + node * half))
+            total = total + weight * half * function(center + node * half)
     return total
 
 
-def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor) -> Iterator[Point]:
+def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor, knots: Tensor | None = None) -> Iterator[Point]:
     """Points and their weights, (...) each, for integrals over a mixture's density times something smooth.
 
     The trapezoidal rule with 32 points to the narrowest component, or piece by piece where that takes fewer. Between
-    the many knots of many components a rule of few points is enough.
+    the many knots of many components a rule of few points is enough. The rule of an element is its own: where others
+    need more points, it has none there but those of weight zero.
 
     Args:
         lower: where each component begins, (S, ...).
         upper: where it ends, likewise.
         first: where the integral begins, (...); beyond the components too.
         last: where it ends.
+        knots: where components with heavy tails want it cut, (K, S, ...); None where even pieces do.
     """
-    spans = float(((last - first) / (upper - lower).amin(0)).nan_to_num(1.0).max())
-    points = 2 * math.ceil(16 * max(1.0, spans))
+    if knots is not None:
+        places = knots.flatten(0, 1).clamp(first, last)
+        outer = [(first + cut * (last - first)).unsqueeze(0) for cut in _BEYOND]
+        yield from _gauss_nodes(torch.cat([places, *outer]).sort(0).values, _RULE)
+        return
+    points = even_points(lower, upper, first, last)
     pieces = len(_CUTS) * len(lower) + len(_BEYOND) - 1
     rule = _gauss(max(_FEWEST, min(len(_RULE), _POINTS // pieces)))
-    if points <= len(rule) * pieces:
-        step = (last - first) / points
-        yield from ((first + k * step, step) for k in range(points + 1))
+    few = points <= len(rule) * pieces
+    for count in sorted({int(each) for each in points[few].flatten().tolist()}):
+        step = torch.where(points == count, (last - first) / count, 0.0)
+        yield from ((first + k * step, step) for k in range(count + 1))
+    if bool(few.all()):
         return
     inner = [lower + cut * (upper - lower) for cut in _CUTS]
     outer = [(first + cut * (last - first)).unsqueeze(0) for cut in _BEYOND]
-    knots = torch.cat([*inner, *outer]).sort(0).values
+    for place, weight in _gauss_nodes(torch.cat([*inner, *outer]).sort(0).values, rule):
+        yield place, torch.where(few, 0.0, weight)
+
+
+def even_points(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """How many even steps from the first to the last place give every component 32 or more: powers of two, (...)."""
+    spans = ((last - first) / (upper - lower).amin(0)).nan_to_num(1.0).clamp(1.0, 2.0**30)
+    return torch.exp2((32.0 * spans).log2().ceil())
+
+
+def _gauss_nodes(knots: Tensor, rule: Rule) -> Iterator[Point]:
     for start, end in pairwise(knots):
         center, half = 0.5 * (start + end), 0.5 * (end - start)
         yield from ((center + node * half, weight * half) for node, weight in rule)

@@ -25,7 +25,7 @@ def example_weights(values: Any, rows: Sequence[int], name: str = "weights", *, 
         tensor([1.0000, 2.0000, 0.5000], dtype=torch.float64)
     """
     if isinstance(values, Mapping):
-        raise ValueError(f"{name} must be one number for each example, and not a dict: mask= is by the name of a head")
+        raise ValueError(f"{name} must be one number for each example, and not a dict: give those of one head")
     weights, rows = tensor(values, name), tuple(rows)
     if weights.ndim == len(rows) + 1 and weights.shape[-1] == 1:
         weights = weights.squeeze(-1)

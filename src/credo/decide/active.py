@@ -19,6 +19,7 @@ from credo.core.checks import check_at_least, check_kind, one_of, whole_number
 from credo.core.record import CredoWarning
 from credo.core.rng import Stream
 from credo.core.status import Status
+from credo.core.storage import StorageError
 from credo.decide.acquisition import CONFIGURATIONS, Acquisition, acquire
 from credo.decide.drawn import count_of, drawn_functions, predict_parts
 from credo.decide.pool import Places, pool_of
@@ -291,8 +292,17 @@ class ActiveLearner:
         self._write(self.rounds)
 
     def _write(self, rounds: Sequence[Round]) -> None:
-        if self.folder is not None:
-            write_session(Path(self.folder), self._identity, rounds)
+        """Write all rounds down, unless another learner has written more into the folder than this one knows."""
+        if self.folder is None:
+            return
+        folder = Path(self.folder)
+        there = labels_of(read_session(folder, self._identity, len(self._pool)))
+        if there and there != self.labeled:
+            raise StorageError(
+                f"{folder} holds {len(there)} labels, and this learner knows of {len(self.labeled)}: another one has "
+                "gone on with the session; nothing was taken, so make the learner anew, which reads what is there"
+            )
+        write_session(folder, self._identity, rounds)
 
 
 def _numbers(rows: Any) -> list[int]:

@@ -67,7 +67,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         hidden: Sequence[int] = HIDDEN,
         activation: str = ACTIVATION,
         prior: Prior | None = None,
-        members: int = 5,
+        members: int = 10,
         epochs: int | None = None,
         learning_rate: float = 3e-3,
         batch_size: int | None = None,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import torch
@@ -46,6 +47,8 @@ RATE = 0.05
 """Of false alarms."""
 LEVEL = 0.95
 """Of the sets of classes."""
+TRAINING = "training"
+"""Where a run folder has the trainings that are not over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +123,7 @@ class DoubtResult:
         pictures: of a known and of an unknown image, (C, H, W) from 0 to 255 as nested lists.
         probabilities: of the two, by draw, (S, K).
         truth: class number of the known one.
-        seconds: of training.
+        seconds: of training, all attempts together where it was resumed.
         epochs: of training, as the history counts them.
         curve: rows of the history, thinned.
         device: what it was trained on.
@@ -151,26 +154,31 @@ class DoubtResult:
     finished: bool
 
 
-def train(row: DoubtRow, data: Known, seed: int, progress: Progress, device: str) -> DoubtResult:
-    """Train a row and measure it."""
-    posterior, seconds = fitted(row, data.x, data.y, seed, progress, device)
-    return measured(row, posterior, data, seconds)
+def train(row: DoubtRow, data: Known, folder: Path, seed: int, progress: Progress, device: str) -> DoubtResult:
+    """Train a row, or resume its training, and measure it."""
+    posterior = fitted(row, data.x, data.y, folder, seed, progress, device)
+    result = measured(row, posterior, data)
+    rmtree(place_of(row, folder), ignore_errors=True)
+    return result
 
 
-def fitted(row: DoubtRow, x: Tensor, y: Tensor, seed: int, progress: Progress, device: str) -> tuple[Posterior, float]:
-    """The posterior of a row, and how long it took."""
+def place_of(row: DoubtRow, folder: Path) -> Path:
+    """Where a run folder has the training of a row until the row is done."""
+    return folder / TRAINING / row.name
+
+
+def fitted(row: DoubtRow, x: Tensor, y: Tensor, folder: Path, seed: int, progress: Progress, device: str) -> Posterior:
+    """The posterior of a row; a training that was cut short goes on with what the folder has of it."""
     model = credo.Model(row.net(), likelihoods.Categorical(), row.prior)
     data, listener = (x.to(device), y.to(device)), progress.of(row.name)
-    begin = time.monotonic()
+    place = place_of(row, folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", credo.CredoWarning)  # a run that diverges is a result too
-        posterior = credo.fit(model, data, row.method, seed=seed, device=device, progress=listener)
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return uninterrupted(posterior), time.monotonic() - begin
+        options: dict[str, Any] = {"seed": seed, "device": device, "progress": listener}
+        return uninterrupted(credo.fit(model, data, row.method, checkpoint=place, resume=True, **options))
 
 
-def measured(row: DoubtRow, posterior: Posterior, data: Known, seconds: float) -> DoubtResult:
+def measured(row: DoubtRow, posterior: Posterior, data: Known) -> DoubtResult:
     """The numbers of a posterior."""
     held_out, test = (predicted(posterior, x, row.draws) for x, _ in (data.held_out, data.test))
     y_held_out, y = data.held_out[1], data.test[1]
@@ -202,7 +210,7 @@ def measured(row: DoubtRow, posterior: Posterior, data: Known, seconds: float) -
             _by_draw(posterior, x[i : i + 1], row.draws) for x, i in zip(_shown(data), data.examples, strict=True)
         ],
         truth=int(y[data.examples[0]]),
-        seconds=seconds,
+        seconds=posterior.record.seconds,
         epochs=len(history),
         curve=[
             dict(line) for line in history[:: max(1, len(history) // CURVE)] if all(map(math.isfinite, line.values()))

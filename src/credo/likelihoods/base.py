@@ -200,6 +200,13 @@ class NumericLikelihood(Likelihood):
     def spread(self, outputs: Tensor, params: Params) -> tuple[Tensor, Tensor]:
         """Lower and upper ends between which all but a negligible part (1e-12) of the mass lies, (..., B, D)."""
 
+    def knots(self, outputs: Tensor, params: Params) -> Tensor | None:
+        """Places from end to end where integrals over a density with a heavy tail are cut, (K, ..., B, D), rising.
+
+        None where even pieces of the span do.
+        """
+        return None
+
 
 class ClassLikelihood(Likelihood, ABC):
     """A likelihood of classes, or of several separate yes-or-no targets.

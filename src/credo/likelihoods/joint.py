@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ from credo.likelihoods.positions import MASKED, UNOBSERVED
 
 SEPARATORS = "./"
 """What joins the name of a head and that of a parameter, or of a part of a tree."""
+SHARE = "\0weight"
+"""What follows a head's name in that of its part of the examples' weights, among the targets: no name of a person's."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,14 @@ class Head:
             return self.likelihood.observed(y)
         return ~y.isnan() if self._columns else y != UNOBSERVED
 
+    def has_target(self, y: Tensor) -> Tensor:
+        """Which examples have a target for the head, (..., B), of checked targets."""
+        if not self._rows:
+            observed = self.likelihood.observed(y)
+            every = torch.ones(len(y), dtype=torch.bool, device=y.device)
+            return every if observed is None else observed.flatten(1).any(1)
+        return ~y.isnan().any(-1) if self._columns else y != UNOBSERVED
+
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         """log p(y | outputs) of each example, (..., B); zero where it has no target."""
         found = self._log_prob(outputs, y, params)
@@ -112,16 +122,24 @@ class Head:
     def _log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         if not self._rows:
             return self.likelihood.log_prob(outputs, y, params)
-        kept = ~y.isnan().any(-1) if self._columns else y != UNOBSERVED
-        first = kept.int().argmax(-1, keepdim=True)  # any observed target is one that the likelihood can take
-        if self._columns:
-            some = y.take_along_dim(first.unsqueeze(-1), -2).nan_to_num()
-            y = torch.where(kept.unsqueeze(-1), y, some)
-        else:
-            y = torch.where(kept, y, y.take_along_dim(first, -1).clamp_min(0))
+        targets, kept = self.filled(y)
         # what says nothing is replaced before anything is computed: no NaN among it reaches a gradient
         rows = torch.where(kept.unsqueeze(-1), outputs, 0.0)
-        return torch.where(kept, self.likelihood.log_prob(rows, y, params), 0.0)
+        return torch.where(kept, self.likelihood.log_prob(rows, targets, params), 0.0)
+
+    def filled(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Targets with one that the likelihood can take in the place of what is missing, and which are there, (..., B).
+
+        Targets at positions stay what they are: their likelihood knows what is missing.
+        """
+        kept = self.has_target(y)
+        if not self._rows:
+            return y, kept
+        first = kept.int().argmax(-1, keepdim=True)  # any observed target is one that the likelihood can take
+        if not self._columns:
+            return torch.where(kept, y, y.take_along_dim(first, -1).clamp_min(0)), kept
+        some = y.take_along_dim(first.unsqueeze(-1), -2).nan_to_num()
+        return torch.where(kept.unsqueeze(-1), y, some), kept
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -132,7 +150,8 @@ class Joint(Likelihood):
 
     The network returns a dict of tensors with the names of the heads (`Model(net, Joint(...), outputs=...)` says where
     they are otherwise), y is a dict with the same names, and `prediction["price"]` is the prediction of one head.
-    Learned parameters are called `likelihood.price.log_scale` and so on.
+    Learned parameters are called `likelihood.price.log_scale` and so on. Where heads have weights,
+    `fit(..., weights={"price": ...})`, each term is multiplied by that of its head.
 
     An example may lack the target of a head: NaN among numbers, -100 among classes, or a mask.
 
@@ -175,6 +194,12 @@ class Joint(Likelihood):
     def _ends(self) -> list[int]:
         return list(accumulate(head.size for head in self.heads))
 
+    @cached_property
+    def places(self) -> dict[str, slice]:
+        """Where the outputs of each head lie among those of all heads side by side."""
+        pairs = pairwise([0, *self._ends])
+        return {head.name: slice(*pair) for head, pair in zip(self.heads, pairs, strict=True)}
+
     def check_shapes(self, shapes: tuple[tuple[int, ...], ...]) -> None:
         """Refuse outputs of heads, for one example, of other shapes than those that are known."""
         if any(h.shape not in (None, shape) for h, shape in zip(self.heads, shapes, strict=True)):
@@ -190,11 +215,8 @@ class Joint(Likelihood):
     def split(self, outputs: Tensor) -> dict[str, Tensor]:
         """Outputs of each head, (..., B, *event), of those of all heads side by side, (..., B, E)."""
         self.outputs_of(tuple(outputs.shape[-1:]))
-        starts = [0, *self._ends]
-        parts = [outputs[..., start:end] for start, end in zip(starts, self._ends, strict=False)]
-        return {
-            head.name: part.reshape(*part.shape[:-1], *head.event) for head, part in zip(self.heads, parts, strict=True)
-        }
+        front = outputs.shape[:-1]
+        return {head.name: outputs[..., self.places[head.name]].reshape(*front, *head.event) for head in self.heads}
 
     def params_of(self, name: str, params: Params) -> Params:
         """The learned parameters of one head, by their short names."""
@@ -214,7 +236,8 @@ class Joint(Likelihood):
                 found[head.name] = head.check_targets(values[head.name])
             except ValueError as error:
                 raise ValueError(f"of the head {head.name!r}: {error}") from None
-        return TensorTree(found)
+        shares = {name: values[name] for name in (head + SHARE for head in self.names) if name in values}
+        return TensorTree(found | shares)
 
     def _values(self, y: Targets) -> dict[str, Tensor]:
         """Targets by head, one tensor each."""
@@ -222,7 +245,7 @@ class Joint(Likelihood):
         if not isinstance(y, TensorTree) or not isinstance(y.value, dict):
             raise ValueError(f"y has no names, and there are several heads: give a dict, {{{example}}}")
         values = y.value
-        for name in (*values, *self.names):
+        for name in (*targets_of(y), *self.names):
             if name not in values or name not in self.names:
                 where = "y has no targets for the head" if name in self.names else "there is no head for the part of y"
                 raise ValueError(f"{where} {name!r}: give {{{example}}}")
@@ -261,8 +284,12 @@ class Joint(Likelihood):
 
     def log_prob(self, outputs: Tensor, y: Targets, params: Params) -> Tensor:
         parts = self.split(outputs)
-        each = (head.log_prob(parts[head.name], y[head.name], self.params_of(head.name, params)) for head in self.heads)
+        each = (self._weighted(head, parts[head.name], y, self.params_of(head.name, params)) for head in self.heads)
         return reduce(torch.add, each)
+
+    def _weighted(self, head: Head, outputs: Tensor, y: Targets, params: Params) -> Tensor:
+        log_prob, share = head.log_prob(outputs, y[head.name], params), share_of(y, head.name)
+        return log_prob if share is None else log_prob * share
 
     def elements(self, outputs: Tensor, y: Tensor | None, params: Params) -> Elements:
         raise ValueError(f"there are several heads, {', '.join(self.names)}: look at one, as in prediction['...']")
@@ -270,11 +297,11 @@ class Joint(Likelihood):
     def fisher(self, outputs: Tensor, params: Params) -> Tensor:
         """Blocks on the diagonal, one for each head."""
         parts, result = self.split(outputs), outputs.new_zeros(*outputs.shape, outputs.shape[-1])
-        for head, start, end in zip(self.heads, [0, *self._ends], self._ends, strict=False):
+        for head, place in zip(self.heads, self.places.values(), strict=True):
             if head.likelihood.event_axes > 1:
                 raise ValueError(f"the head {head.name!r} has positions, and no curvature of a single row")
             block = head.likelihood.fisher(parts[head.name], self.params_of(head.name, params))
-            result[..., start:end, start:end] = block
+            result[..., place, place] = block
         return result
 
     def mean(self, outputs: Tensor, params: Params) -> Tensor:
@@ -306,3 +333,15 @@ class Joint(Likelihood):
             getattr(head.likelihood, of)(parts[head.name], self.params_of(head.name, params)) for head in self.heads
         )
         return torch.cat([t.reshape(*t.shape[:front], -1) for t in each], dim=-1)
+
+
+def share_of(y: Targets, head: str) -> Tensor | None:
+    """What the target of a head counts beside those of the others of its example, (B,); None where all count alike."""
+    values = y.value if isinstance(y, TensorTree) else y
+    share: Tensor | None = values.get(head + SHARE)
+    return share
+
+
+def targets_of(y: TensorTree) -> list[Any]:
+    """The names of the targets, without those of the weights that are among them."""
+    return [name for name in y.value if not str(name).endswith(SHARE)]

@@ -130,6 +130,10 @@ class Standardized(NumericLikelihood):
         lower, upper = self.base.spread(outputs, params)
         return self._located(lower), self._located(upper)
 
+    def knots(self, outputs: Tensor, params: Params) -> Tensor | None:
+        found = self.base.knots(outputs, params)
+        return None if found is None else self._located(found)
+
     def in_units(self, outputs: Tensor, params: Params) -> tuple[Likelihood, Tensor, Params]:
         """The same distributions by a normal likelihood of y, where the base is one of credo's own normal ones.
 

@@ -48,12 +48,15 @@ def _masked_heads(y: Mapping[Any, Any], mask: Any, prefix: str) -> dict[Any, Any
     found = dict(y)
     for name in mask:
         targets, kept = tensor(y[name], f"{prefix}y[{name!r}]"), _yes_or_no(mask[name], prefix)
-        if kept.ndim == 1 and kept.shape == targets.shape[:1]:
-            kept = kept.view(-1, *[1] * (targets.ndim - 1))
-            found[name] = _written(targets, kept.expand_as(targets))
-        else:
-            found[name] = _masked(targets, kept, prefix)
+        of_examples = kept.ndim == 1 and kept.shape == targets.shape[:1]
+        found[name] = only_where(targets, kept) if of_examples else _masked(targets, kept, prefix)
     return found
+
+
+def only_where(targets: Tensor, kept: Tensor) -> Tensor:
+    """Targets (B, ...), or (M, B, ...), without those of examples, (B,) or (M, B), that are not to be kept."""
+    kept = kept.to(targets.device)
+    return targets if bool(kept.all()) else _written(targets, kept.view(*kept.shape, *[1] * (targets.ndim - kept.ndim)))
 
 
 def _masked(targets: Tensor, kept: Tensor, prefix: str) -> Tensor:

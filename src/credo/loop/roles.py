@@ -15,7 +15,9 @@ from credo.core.checks import check_kind
 from credo.core.inputs import Graph, Inputs, Targets, graph_mask, inputs, leaves_of, real_numbers
 from credo.core.weights import check_weights, example_weights
 from credo.likelihoods import Joint, Likelihood
+from credo.likelihoods.joint import targets_of
 from credo.likelihoods.positions import MASKED
+from credo.loop.head_weights import weights_of_heads
 from credo.loop.masks import masked
 
 Place = str | int
@@ -29,7 +31,7 @@ class PerMember:
     Args:
         x: inputs (M, N, ...), or several of them in a dict or tuple.
         y: targets (M, N) or (M, N, D).
-        weights: how much each example counts, (M, N); None for one each.
+        weights: how much each example counts, (M, N), or a dict of such by the name of a head; None for one each.
     """
 
     x: Any
@@ -254,11 +256,11 @@ def examples(
     rows, targets = (x[0], y[0]) if per_member else (x, y)
     check_rows(rows, targets, prefix)
     # a batch of a loader may weigh nothing; that all of them do is for their reader to find
-    weights = (
-        None
-        if given.weights is None
-        else checked_weights(given.weights, y, dtype, prefix, per_member=per_member, some=not of_loader)
-    )
+    weights, some = given.weights, not of_loader
+    if isinstance(weights, Mapping):
+        y, weights = weights_of_heads(weights, y, _rows(y, per_member=per_member), dtype, prefix, some=some)
+    if weights is not None:
+        weights = checked_weights(weights, y, dtype, prefix, per_member=per_member, some=some)
     if mask is not None:
         weights = _known_weights(weights, mask.to(dtype), prefix)
     return Examples(x, y, weights)
@@ -274,14 +276,25 @@ def _known_weights(weights: Tensor | None, mask: Tensor, prefix: str) -> Tensor:
 
 def _targets(values: Any, name: str, dtype: torch.dtype, *, per_member: bool) -> Inputs:
     """Targets are a tree where they have names; a tuple is one of rows."""
+    # `checked_targets` knows whether any may be missing
     if isinstance(values, Mapping):
-        return inputs(values, name, dtype, member_axis=per_member, missing=True)
-    return real_numbers(values, name, dtype, missing=True)  # `checked_targets` knows whether any may be
+        found = inputs(values, name, dtype, member_axis=per_member, missing=True)
+    else:
+        found = real_numbers(values, name, dtype, missing=True)
+    for path, t in leaves_of(found).items():
+        if t.is_complex():
+            raise ValueError(f"{name}{path and f'[{path!r}]'} is complex: give real and imaginary parts as columns")
+    return found
 
 
 def checked_targets(likelihood: Likelihood, outputs: int, y: Targets, name: str = "y") -> Targets:
     """Targets as the likelihood wants them; NaN is refused where it does not stand for what was not observed."""
     if not isinstance(y, Tensor) and not isinstance(likelihood, Joint):
+        if len(targets_of(y)) < len(y.value):
+            raise ValueError(
+                f"weights by the name of a head are for likelihoods.Joint, and the likelihood is {likelihood}: give "
+                "one number for each example"
+            )
         for path, values in leaves_of(y).items():
             check_finite(values, f"{name}[{path!r}]")
     if isinstance(y, Tensor) and likelihood.event_axes == 1:
@@ -330,13 +343,18 @@ def check_rows(x: Inputs, y: Inputs, prefix: str = "") -> None:
         raise ValueError(f"the {prefix}data are empty: there is nothing to {'judge by' if prefix else 'learn from'}")
 
 
+def _rows(y: Inputs, *, per_member: bool) -> tuple[int, ...]:
+    """N, or M and N."""
+    first = next(iter(leaves_of(y).values()))
+    return tuple(first.shape[: 2 if per_member else 1])
+
+
 def checked_weights(
     values: Any, y: Inputs, dtype: torch.dtype, prefix: str = "", *, per_member: bool = False, some: bool = True
 ) -> Tensor:
     """Weights of examples, (N,) or (M, N), in the precision of the model."""
     name = f"{prefix}weights"
-    rows = tuple((y if isinstance(y, Tensor) else next(iter(y.leaves.values()))).shape[: 2 if per_member else 1])
-    weights = example_weights(values, rows, name, some=some)
+    weights = example_weights(values, _rows(y, per_member=per_member), name, some=some)
     precise = weights.to(dtype)
     check_weights(precise, f"{name}, as {str(dtype).removeprefix('torch.')},", some=some)
     return precise

@@ -14,6 +14,7 @@ from credo.core.inputs import Inputs, is_graph, leaves_of
 from credo.core.moments import ENTRIES, ColumnMoments
 from credo.core.trees import Variables
 from credo.likelihoods import Joint, LearnedGaussian, Likelihood, NumbersAtPositions, Standardized
+from credo.likelihoods.joint import share_of
 from credo.loop.batches import Source
 from credo.loop.roles import Examples
 from credo.model import Model
@@ -216,7 +217,9 @@ def _found(wanted: Wanted, data: Examples, likelihood: Likelihood, outputs: int)
     checked: Any = likelihood.check_targets(y, outputs)
     parts = dict(parts_of(likelihood))
     for name in wanted.targets:
-        rows, shares = _observed(parts[name], checked[name] if name else checked, weights)
+        share = share_of(checked, name) if name else None
+        each = weights if share is None or weights is None else weights * share
+        rows, shares = _observed(parts[name], checked[name] if name else checked, each)
         if len(rows):
             found[TARGETS + name] = _measured(rows, shares)
     return found

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Variables, finite_members
+from credo.likelihoods.joint import share_of
 from credo.loop.masks import NOTHING_OBSERVED, any_observed
 from credo.loop.roles import PAIR, Examples, Given, Roles, checked_targets, examples
 from credo.model import Batch, Model, Target, likelihood_params
@@ -137,8 +138,9 @@ def _hits(prediction: Predictive, y: Any) -> dict[str, tuple[Tensor, Tensor]]:
     if isinstance(prediction, JointPredictive):
         found = dict[str, tuple[Tensor, Tensor]]()
         for head in prediction.likelihood.heads:
+            share = share_of(y, head.name)
             for name, counts in _hits_of(prediction[head.name], y[head.name], head.observed(y[head.name])).items():
-                found[f"{name}.{head.name}"] = counts
+                found[f"{name}.{head.name}"] = counts if share is None else (counts[0] * share, counts[1] * share)
         return found
     return _hits_of(prediction, y, prediction.likelihood.observed(y))
 

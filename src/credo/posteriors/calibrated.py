@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from credo.calibration import Calibrator
+from credo.calibration.heads import of_heads
 from credo.core.checks import check_kind
 from credo.core.config import kind_name
 from credo.core.inputs import Inputs
 from credo.core.trees import Params, Variables, move
+from credo.likelihoods import Joint
 from credo.posteriors.base import Posterior
 from credo.posteriors.draws import Draws
 from credo.posteriors.functions import Functions
@@ -43,8 +45,13 @@ class Calibrated(Posterior):
     calibrators: tuple[Calibrator, ...]
 
     @staticmethod
-    def of(posterior: Posterior, *calibrators: Calibrator) -> Calibrated:
+    def of(posterior: Posterior, /, *calibrators: Calibrator, **heads: Calibrator) -> Calibrated:
         """A posterior with one more calibrator, or several.
+
+        Args:
+            posterior: with calibrators of its own or without.
+            calibrators: in the order in which they are applied.
+            heads: of a posterior with several heads, the calibrator of each that has one, by its name.
 
         Examples:
             >>> import torch, credo
@@ -55,13 +62,16 @@ class Calibrated(Posterior):
             tensor(True)
         """
         check_kind("posterior", posterior, "credo.fit(...)", Posterior)
-        if not calibrators:
+        if not calibrators and not heads:
             raise ValueError("there is no calibrator: give one, such as calibration.Temperature.of(prediction, y)")
-        for calibrator in calibrators:
+        for calibrator in (*calibrators, *heads.values()):
             check_kind("calibrator", calibrator, "calibration.Temperature.of(prediction, y)", Calibrator)
+        likelihood = posterior.model.likelihood
+        names = likelihood.names if isinstance(likelihood, Joint) else ()
+        every = tuple(of_heads(calibrators, heads, names))
         if isinstance(posterior, Calibrated):
-            return Calibrated.of(posterior.base, *posterior.calibrators, *calibrators)
-        return Calibrated(posterior.model, posterior, calibrators, record=posterior.record)
+            return Calibrated(posterior.model, posterior.base, posterior.calibrators + every, record=posterior.record)
+        return Calibrated(posterior.model, posterior, every, record=posterior.record)
 
     def predictor(self, draws: int | None = None, seed: int = 0) -> Callable[[Inputs], Predictive]:
         predict = self.base.predictor(draws, seed)
@@ -95,11 +105,11 @@ class Calibrated(Posterior):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        names = ", ".join(type(each).__name__ for each in self.calibrators)
+        names = ", ".join(each.label for each in self.calibrators)
         return (*self.base.notes, f"predictions are calibrated by {names}")
 
     def __repr__(self) -> str:
-        return f"Calibrated({self.base!r}, {', '.join(type(each).__name__ for each in self.calibrators)})"
+        return f"Calibrated({self.base!r}, {', '.join(each.label for each in self.calibrators)})"
 
     def of_members(self, members: Tensor) -> Self:
         raise ValueError(
@@ -117,12 +127,9 @@ class Calibrated(Posterior):
     def save(self, folder: str | Path) -> Path:
         """Write the posterior and its calibrators to a folder; `credo.load` reads both."""
         written = [_written(each) for each in self.calibrators]
-        tensors = {
-            f"{PREFIX}{i}/{name}": value
-            for i, each in enumerate(self.calibrators)
-            for name, value in vars(each).items()
-            if isinstance(value, Tensor)
-        }
+        tensors = dict[str, Tensor]()
+        for i, each in enumerate(self.calibrators):
+            tensors.update(_tensors(each, f"{PREFIX}{i}/"))
         return write_posterior(
             Path(folder),
             kind_name(type(self.base)),
@@ -137,10 +144,25 @@ class Calibrated(Posterior):
         self.base.check()
 
 
+def _tensors(calibrator: Calibrator, prefix: str) -> Params:
+    """The tensors of a calibrator, and of those in it, by the names that they have in a file."""
+    found = dict[str, Tensor]()
+    for name, value in vars(calibrator).items():
+        if isinstance(value, Tensor):
+            found[prefix + name] = value
+        elif isinstance(value, Calibrator):
+            found.update(_tensors(value, f"{prefix}{name}/"))
+    return found
+
+
 def _written(calibrator: Calibrator) -> dict[str, Any]:
-    """A calibrator as JSON: its class and its numbers."""
+    """A calibrator as JSON: its class and its numbers, which may be calibrators themselves."""
     values = {f.name: getattr(calibrator, f.name) for f in fields(calibrator)}
-    numbers = {name: value for name, value in values.items() if not isinstance(value, Tensor)}
+    numbers = {
+        name: _written(value) if isinstance(value, Calibrator) else value
+        for name, value in values.items()
+        if not isinstance(value, Tensor)
+    }
     try:
         json.dumps(numbers)
     except TypeError as error:
@@ -157,8 +179,13 @@ def calibrators_from(data: list[dict[str, Any]], tensors: Params) -> tuple[Calib
 
 def _made(data: dict[str, Any], prefix: str, tensors: Params) -> Calibrator:
     kind = Calibrator.registry.find(data["kind"])
-    hints = get_type_hints(kind)
-    own = [f.name for f in fields(kind) if f.init]
-    values = {name: tensors[prefix + name] if hints[name] is Tensor else data["numbers"][name] for name in own}
+    hints, values = get_type_hints(kind), dict[str, Any]()
+    for name in (f.name for f in fields(kind) if f.init):
+        if hints[name] is Tensor:
+            values[name] = tensors[prefix + name]
+        elif hints[name] is Calibrator:
+            values[name] = _made(data["numbers"][name], f"{prefix}{name}/", tensors)
+        else:
+            values[name] = data["numbers"][name]
     made: Calibrator = kind(**values)
     return made

@@ -16,15 +16,7 @@ from credo.core.checks import check_positive, one_of, whole_number
 from credo.core.inputs import Inputs
 from credo.core.rng import Stream
 from credo.core.trees import Params, Variables
-from credo.likelihoods import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    LearnedGaussian,
-    Likelihood,
-    SharedGaussian,
-    Standardized,
-)
+from credo.likelihoods import Bernoulli, Categorical, Joint, Likelihood
 from credo.model import likelihood_params
 from credo.nets.structure import padding_rows
 from credo.posteriors.base import Posterior
@@ -39,8 +31,8 @@ from credo.predictive import (
     OutputNormal,
     Predictive,
     Probit,
-    gaussian_predictive,
-    predictive,
+    is_in_closed_form,
+    normal_predictive,
 )
 
 DRAWS = 100
@@ -173,29 +165,19 @@ class LaplaceGaussian(Posterior):
         if draws is not None or self.prediction == PredictionFrom.WEIGHTS:
             return super().predictor(draws, seed)
         likelihood, approximation = self.model.likelihood, APPROXIMATIONS.get(PredictionFrom(self.prediction))
-        in_closed_form = _has_normal_noise(likelihood) or approximation is not None
+        in_closed_form = is_in_closed_form(likelihood, approximation)
+        variances_do = isinstance(approximation, Probit) and not isinstance(likelihood, Joint)
+        count = -(-self.default_draws // self.mean.members)
 
         def predict(x: Inputs) -> Predictive:
             shape = self.model.output_shape(self.mean, x)
             # a pass back for each output, or a pass forward and its derivative for each draw
             if len(shape) > 1 or not (in_closed_form or shape[0] <= DRAWS // 2):
                 return Posterior.predictor(self, None, seed)(x)
-            normal = self.output_normal(x, independent=isinstance(approximation, Probit))
-            if not in_closed_form:
-                return self._sampled(normal, seed)
-            how = approximation or Probit()  # which numbers with normal noise have no need of
-            return gaussian_predictive(likelihood, normal, self._noise, self._log_weights, how)
+            normal = self.output_normal(x, independent=variances_do)
+            return normal_predictive(likelihood, normal, self._noise, self._log_weights, approximation, count, seed)
 
         return predict
-
-    def _sampled(self, normal: OutputNormal, seed: int) -> Predictive:
-        """The mixture over outputs drawn from their normals, dealt to the members in turn."""
-        members = self.mean.members
-        count = -(-self.default_draws // members)
-        outputs = normal.sample(count, Stream(seed, ("draw", "outputs"))).flatten(0, 1)
-        params = {name: t.repeat(count, *[1] * (t.ndim - 1)) for name, t in self._noise.items()}
-        log_weights = outputs.new_full((len(outputs),), -math.log(len(outputs)))
-        return predictive(self.model.likelihood, outputs, params, log_weights)
 
     def output_normal(self, x: Inputs, *, independent: bool = False) -> OutputNormal:
         """The normal of the network's outputs at checked inputs, for each member: mean (M, B, E), covariance.
@@ -305,18 +287,14 @@ def effective_parameters(blocks: Iterable[WeightBlock]) -> Tensor:
 
 
 def check_prediction(prediction: PredictionFrom, likelihood: Likelihood) -> None:
-    """Refuse approximations for targets that they are not made for."""
-    if prediction is PredictionFrom.PROBIT and not isinstance(likelihood, Categorical | Bernoulli):
+    """Refuse approximations for targets that they are not made for; of several heads one must be of this kind."""
+    each = [head.likelihood for head in likelihood.heads] if isinstance(likelihood, Joint) else [likelihood]
+    if prediction is PredictionFrom.PROBIT and not any(isinstance(one, Categorical | Bernoulli) for one in each):
         raise ValueError(f"prediction='probit' is for classes, and the likelihood is {likelihood}: use 'linearized'")
-    if prediction is PredictionFrom.BRIDGE and not isinstance(likelihood, Categorical):
+    if prediction is PredictionFrom.BRIDGE and not any(isinstance(one, Categorical) for one in each):
         raise ValueError(
             f"prediction='bridge' is for one of K classes, and the likelihood is {likelihood}: use 'linearized'"
         )
-
-
-def _has_normal_noise(likelihood: Likelihood) -> bool:
-    base = likelihood.base if isinstance(likelihood, Standardized) else likelihood
-    return isinstance(base, Gaussian | LearnedGaussian | SharedGaussian)
 
 
 def _golden_section(loss: Callable[[float], float], low: float, high: float, tolerance: float) -> float:

@@ -11,7 +11,8 @@ from credo.predictive.gaussian import (
     Probit,
     gaussian_predictive,
 )
-from credo.predictive.heads import JointPredictive, predictive
+from credo.predictive.gaussian_heads import GaussianJointPredictive, is_in_closed_form, normal_predictive
+from credo.predictive.heads import JointMixture, JointPredictive, predictive
 from credo.predictive.numbers import NumericMixture, NumericPredictive
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "ClassMixture",
     "ClassPredictive",
     "GaussianClassPredictive",
+    "GaussianJointPredictive",
     "GaussianPredictive",
+    "JointMixture",
     "JointPredictive",
     "LaplaceBridge",
     "NumericMixture",
@@ -28,5 +31,7 @@ __all__ = [
     "Predictive",
     "Probit",
     "gaussian_predictive",
+    "is_in_closed_form",
+    "normal_predictive",
     "predictive",
 ]

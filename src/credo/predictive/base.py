@@ -115,7 +115,7 @@ class Predictive(ABC):
 
         Several targets of an example, or those at its positions, count with their joint probability under each draw.
         """
-        return self._mixed(self._by_draw(y))
+        return self._mixed(self.by_draw(y))
 
     def joint_log_prob(self, y: Tensor, groups: Tensor | None = None) -> Tensor:
         """log sum_s w_s prod_b p(y_b | f_s(x_b)) of all examples together, (): they share the draw, as in the world.
@@ -144,14 +144,14 @@ class Predictive(ABC):
         Reference: I. Osband et al., "The neural testbed: evaluating joint predictions", 2022,
             https://arxiv.org/abs/2110.04629
         """
-        by_draw = self._by_draw(y).double()
+        by_draw = self.by_draw(y).double()
         numbers = self._groups(groups)
         count = int(numbers.max()) + 1
         total = by_draw.new_zeros(len(by_draw), count).index_add_(1, numbers, by_draw)
         joint = self._mixed(total)
         return joint[0] if groups is None else joint
 
-    def _by_draw(self, y: Tensor) -> Tensor:
+    def by_draw(self, y: Tensor) -> Tensor:
         """log p(y_b | f_s(x_b)), (S, B)."""
         targets = self._targets(y)
         log_prob = self.by_rows(
@@ -227,9 +227,12 @@ class Predictive(ABC):
         Each sample picks one draw for all inputs, so a sample is a coherent function plus noise.
         """
         stream = Stream(seed, ("predictive sample",))
-        chosen = self._chosen(count, stream)
+        return self.sample_of(self._chosen(count, stream), stream.child("noise"))
+
+    def sample_of(self, chosen: Tensor, rng: Stream) -> Tensor:
+        """One target for each input by each of these components, (count, B, ...)."""
         params = {name: value[chosen] for name, value in self.params.items()}
-        return self.likelihood.sample(self.draws[chosen], params, stream.child("noise").generator(self.draws.device))
+        return self.likelihood.sample(self.draws[chosen], params, rng.generator(self.draws.device))
 
     def _chosen(self, count: int, stream: Stream) -> Tensor:
         """Numbers of components, picked by their weights, (count,)."""

@@ -23,7 +23,7 @@ class SetRule(Protocol):
     """What gives sets of classes a guarantee."""
 
     def includes(self, probs: Tensor, level: float) -> Tensor:
-        """Which classes belong to the set of this level, (B, K), given their probabilities."""
+        """Which classes belong to the set of this level, (..., K), given their probabilities."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,20 +61,18 @@ class ClassPredictive(Predictive, ABC):
     def prediction_set(self, level: float = 0.95) -> Tensor:
         """Which classes may be the right one, (B, K) of True and False: what an interval is for numbers.
 
+        Where there are positions, in the shape of the outputs, such as (B, K, H, W).
+
         The most probable classes whose probabilities add up to `level` or more, or those that a conformal calibrator
         names so that the right one is among them with this probability. The most probable class always belongs to it.
         """
         check_between("level", level)
-        if not self.likelihood.exclusive or self.likelihood.event_axes > 1:
-            raise ValueError(
-                "a set of classes is for one of K classes for each input: these targets are of another kind"
-            )
+        if not self.likelihood.exclusive:
+            raise ValueError("a set of classes is for one of K classes: these targets are separate yes-or-no answers")
         self._check_classes()
-        if self.conformal is not None:
-            return self.conformal.includes(self.probs, level)
-        ordered = self.probs.double().sort(dim=-1, descending=True, stable=True)
-        before = ordered.values.cumsum(-1) - ordered.values
-        return torch.zeros_like(before, dtype=torch.bool).scatter(-1, ordered.indices, before < level)
+        probs = self.probs.movedim(self.likelihood.class_axis, -1)
+        found = _most_probable(probs, level) if self.conformal is None else self.conformal.includes(probs, level)
+        return found.movedim(-1, self.likelihood.class_axis)
 
     def _check_classes(self) -> None:
         """A likelihood that has one class per example must not have probabilities of several."""
@@ -90,7 +88,14 @@ class ClassPredictive(Predictive, ABC):
     def _mixture(self, found: Elements) -> ClassMixture:
         likelihood, outputs, params = found.likelihood.in_units(found.outputs, found.params)
         assert isinstance(likelihood, ClassLikelihood)
-        return ClassMixture(likelihood, outputs, params, self.log_weights)
+        return ClassMixture(likelihood, outputs, params, self.log_weights, conformal=self.conformal)
+
+
+def _most_probable(probs: Tensor, level: float) -> Tensor:
+    """The most probable of K classes whose probabilities (..., K) add up to the level."""
+    ordered = probs.double().sort(dim=-1, descending=True, stable=True)
+    before = ordered.values.cumsum(-1) - ordered.values
+    return torch.zeros_like(before, dtype=torch.bool).scatter(-1, ordered.indices, before < level)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

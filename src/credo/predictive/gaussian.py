@@ -280,7 +280,7 @@ def gaussian_predictive(
         likelihood, mean, params = likelihood.in_units(outputs.mean, params)
         outputs = OutputNormal(mean, covariance, joint)
     weights = log_weights.to(outputs.mean).log_softmax(0)
-    if isinstance(likelihood, Gaussian | LearnedGaussian | SharedGaussian):
+    if has_normal_noise(likelihood):
         noise = likelihood.variance(outputs.mean, params)
         scale = (outputs.variance.clamp_min(0.0) + noise).sqrt()
         return GaussianPredictive(MarginalGaussian(), outputs.mean, {"scale": scale}, weights, outputs, noise)
@@ -291,6 +291,12 @@ def gaussian_predictive(
     raise TypeError(
         f"normal outputs have no predictive in closed form under {type(likelihood).__name__}: draw functions instead"
     )
+
+
+def has_normal_noise(likelihood: Likelihood) -> bool:
+    """Whether targets are normal around outputs, each with noise of its own, so that normal outputs stay normal."""
+    base = likelihood.base if isinstance(likelihood, Standardized) else likelihood
+    return isinstance(base, Gaussian | LearnedGaussian | SharedGaussian)
 
 
 def _shown(prediction: Predictive) -> str:

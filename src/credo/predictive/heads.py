@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NoReturn
 
 import torch
@@ -70,21 +72,13 @@ class JointPredictive(Predictive):
                 raise ValueError(f"y[{name!r}] has {len(values)} rows and the prediction {len(self)}")
         return targets
 
-    def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]  # one for each head
-        """`count` targets of each head for each input, (count, B, D) or (count, B) each.
+    @abstractmethod
+    def with_head(self, name: str, prediction: Predictive) -> JointPredictive:
+        """With another prediction of one head, such as a calibrated one."""
 
-        Each sample picks one draw for all inputs and all heads.
-        """
-        stream = Stream(seed, ("predictive sample",))
-        chosen = self._chosen(count, stream)
-        return {
-            name: head.likelihood.sample(
-                head.draws[chosen],
-                {key: value[chosen] for key, value in head.params.items()},
-                stream.child("noise", name).generator(self.draws.device),
-            )
-            for name, head in self.heads.items()
-        }
+    @abstractmethod
+    def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]  # one for each head
+        """`count` targets of each head for each input, (count, B, D) or (count, B) each."""
 
     @property
     def mean(self) -> NoReturn:
@@ -115,6 +109,37 @@ class JointPredictive(Predictive):
         raise ValueError(self._one("rows()"))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class JointMixture(JointPredictive):
+    """Several heads of drawn functions."""
+
+    def with_head(self, name: str, prediction: Predictive) -> JointMixture:
+        return replace(self, heads={**self.heads, name: prediction})
+
+    def by_draw(self, y: Any) -> Tensor:
+        """log p of all targets of an example under each draw, (S, B): the sum of those of the heads."""
+        targets, total = self._targets(y), torch.zeros((), device=self.draws.device)
+        for head in self.likelihood.heads:
+            values, kept = head.filled(targets[head.name])
+            total = total + torch.where(kept, self.heads[head.name].by_draw(values), 0.0)
+        return total
+
+    @cached_property
+    def expected_entropy(self) -> Tensor:
+        """Of all targets of an example, (B,): under each draw the heads are independent."""
+        each = (head.expected_entropy.reshape(len(self), -1).sum(-1) for head in self.heads.values())
+        return torch.stack(list(each)).sum(0)
+
+    def sample(self, count: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]
+        """`count` targets of each head for each input, (count, B, D) or (count, B) each.
+
+        Each sample picks one draw for all inputs and all heads.
+        """
+        stream = Stream(seed, ("predictive sample",))
+        chosen = self._chosen(count, stream)
+        return {name: head.sample_of(chosen, stream.child("noise", name)) for name, head in self.heads.items()}
+
+
 def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weights: Tensor) -> Predictive:
     """The predictive that fits the likelihood, of outputs (S, B, E) with log weights (S,) that are normalized here.
 
@@ -128,4 +153,4 @@ def predictive(likelihood: Likelihood, draws: Tensor, params: Params, log_weight
         head.name: mixture(head.likelihood, part, likelihood.params_of(head.name, params), log_weights)
         for head, part in zip(likelihood.heads, likelihood.split(draws).values(), strict=True)
     }
-    return JointPredictive(likelihood, draws, params, normalized, heads)
+    return JointMixture(likelihood, draws, params, normalized, heads)

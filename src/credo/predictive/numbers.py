@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from credo.core.checks import check_between
-from credo.core.integrals import crossing, entropy_by_integral, entropy_by_sum, smallest_where, widened
+from credo.core.integrals import (
+    crossing,
+    entropy_by_integral,
+    entropy_by_knots,
+    entropy_by_sum,
+    smallest_where,
+    widened,
+)
 from credo.likelihoods import NumericLikelihood
 from credo.likelihoods.base import Elements
 from credo.predictive.base import Predictive
@@ -58,11 +65,17 @@ class NumericPredictive(Predictive, ABC):
         y = torch.as_tensor(y, dtype=self.draws.dtype, device=self.draws.device)
         return y.unsqueeze(self.likelihood.class_axis) if y.ndim == self.likelihood.event_axes else y
 
+    def by_target(self, values: Tensor) -> Tensor:
+        """Numbers of the D targets, (D,), in a shape that broadcasts to those of all examples, (B, *event)."""
+        shape = [1] * self.likelihood.event_axes
+        shape[self.likelihood.class_axis] = len(values)
+        return values.view(shape)
+
     def quantile(self, level: float) -> Tensor:
         """The smallest y with P(target <= y) >= level, (B, D)."""
         check_between("level", level)
         if self.conformal is not None:
-            reach = self.conformal.reach(abs(2.0 * level - 1.0))
+            reach = self.by_target(self.conformal.reach(abs(2.0 * level - 1.0)))
             return self.at_normal_score(reach if level > 0.5 else -reach).to(self.draws.dtype)
         return self._quantile(level, 1.0 - level)
 
@@ -70,7 +83,7 @@ class NumericPredictive(Predictive, ABC):
         """Lower and upper ends, (B, D) each, with equal mass on either side and `level` between them."""
         check_between("level", level)
         if self.conformal is not None:
-            reach = self.conformal.reach(level)
+            reach = self.by_target(self.conformal.reach(level))
             lower, upper = self.at_normal_score(-reach), self.at_normal_score(reach)
             return lower.to(self.draws.dtype), upper.to(self.draws.dtype)
         tail = 0.5 * (1.0 - level)
@@ -171,12 +184,15 @@ class NumericPredictive(Predictive, ABC):
         def log_density(y: Tensor) -> Tensor:
             return self._mixed(self.likelihood.log_prob_each(self.draws, y, self.params))
 
+        knots = self.likelihood.knots(self.draws, self.params)
+        if knots is not None:
+            return entropy_by_knots(log_density, knots)
         return total(log_density, *self.likelihood.spread(self.draws, self.params))
 
     def _mixture(self, found: Elements) -> NumericMixture:
         likelihood, outputs, params = found.likelihood.in_units(found.outputs, found.params)
         assert isinstance(likelihood, NumericLikelihood)
-        return NumericMixture(likelihood, outputs, params, self.log_weights)
+        return NumericMixture(likelihood, outputs, params, self.log_weights, conformal=self.conformal)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

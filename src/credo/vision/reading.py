@@ -110,7 +110,7 @@ def read_values(path: str | Path) -> NDArray[np.float32]:
         image.load()
         upright, gray = _upright(image), image.mode in GRAY
         if upright.mode.startswith("I"):
-            return _sixteen_bits(upright).astype(np.float32) / 65535.0
+            return _sixteen_bits(upright, path).astype(np.float32) / 65535.0
         plain = _eight_bits(upright, path).convert("L" if gray else "RGB")
         return np.asarray(plain, dtype=np.float32) / 255.0
 
@@ -130,15 +130,26 @@ def _eight_bits(image: Any, path: str | Path) -> Any:
             f"{path} has floating-point pixels, whose white nobody knows: save it with 8 or 16 bits"
         )
     if image.mode.startswith("I"):
-        return pillow().fromarray((_sixteen_bits(image) // 257).astype(np.uint8))
+        return pillow().fromarray((_sixteen_bits(image, path) // 257).astype(np.uint8))
     if image.mode in TRANSPARENT or "transparency" in image.info:
         over = image.convert("RGBA")
         return pillow().alpha_composite(pillow().new("RGBA", over.size, (255, 255, 255, 255)), over)
     return image
 
 
-def _sixteen_bits(image: Any) -> NDArray[np.int64]:
-    return np.asarray(image).astype(np.int64).clip(0, 65535)
+def _sixteen_bits(image: Any, path: str | Path) -> NDArray[np.int64]:
+    pixels = np.asarray(image).astype(np.int64)
+    if pixels.min() < 0 or pixels.max() > 65535:
+        raise UnreadableImageError(
+            f"{path} has pixels of 32 bits, from {pixels.min()} to {pixels.max()}, whose black and white nobody knows: "
+            "save it with 8 or 16 bits"
+        )
+    return pixels
+
+
+def left_out_note(bad: int, files: int, why: str) -> str:
+    """A sentence about files that could not be read, with what is wrong with the first of them."""
+    return f"{bad:,} of {files:,} files are no readable images and are left out; the first: {why}"
 
 
 @contextmanager

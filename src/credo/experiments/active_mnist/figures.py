@@ -18,7 +18,13 @@ LOOKS = {
     "random-10": ("at random", GRAY),
 }
 """What each curve is called, and its color."""
-PANELS = {"": "MNIST", "repeated-": "Repeated MNIST", "small-": "MNIST, smaller setting", "digits-": "Repeated digits"}
+PANELS = {
+    "": "MNIST",
+    "repeated-": "Repeated MNIST",
+    "small-": "MNIST, smaller setting",
+    "small-repeated-": "Repeated MNIST, smaller setting",
+    "digits-": "Repeated digits",
+}
 """Titles by what names begin with."""
 
 

@@ -18,6 +18,8 @@ from credo.experiments.base import Cell, Progress, Table
 
 SESSIONS = "sessions"
 """Where a run folder has the sessions that are not over."""
+PREFIXES = ("", "repeated-", "small-", "small-repeated-", "digits-")
+"""What the names of rows begin with: the images, and the size."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def numbers(found: Mapping[str, LabelResult]) -> dict[str, float]:
     for curve, results in grouped.items():
         labels = {threshold: needed(results, threshold) for threshold in THRESHOLDS}
         measured |= {f"{curve}/{threshold}": count for threshold, count in labels.items()}
-    for prefix in ("", "repeated-", "small-", "digits-"):
+    for prefix in PREFIXES:
         names = [f"{prefix}{how}-10" for how in ("bald", "batchbald", "random")]
         if all(name in grouped for name in names):
             bald, batch, random = (fmean(fmean(result.accuracy) for result in grouped[name]) for name in names)

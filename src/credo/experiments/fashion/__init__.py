@@ -20,7 +20,7 @@ def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
     data = cache(partial(digits, seed) if size is Size.QUICK else garments)
 
     def result(row: DoubtRow, device: str) -> FashionResult:
-        return train(row, data(), seed, progress, device)
+        return train(row, data(), folder, seed, progress, device)
 
     found, missing = results_of_size(size, quick(), full(), FashionResult, folder, seed, result)
     claims, measured = [claim.id for claim in EXPERIMENT.card.claims], numbers(found)

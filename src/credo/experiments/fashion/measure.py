@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
 
 import torch
 
 from credo import metrics
 from credo.data.pixels import ImageTensors
 from credo.experiments.base import Cell, Progress, Table
-from credo.experiments.doubt import DoubtRow, fitted, predicted
+from credo.experiments.doubt import DoubtRow, fitted, place_of, predicted
 
 PARTS = (1.0, 0.9, 0.8, 0.7, 0.5)
 """Of the images, the most certain ones."""
@@ -45,14 +47,14 @@ class FashionResult:
     finished: bool
 
 
-def train(row: DoubtRow, data: ImageTensors, seed: int, progress: Progress, device: str) -> FashionResult:
+def train(row: DoubtRow, data: ImageTensors, folder: Path, seed: int, progress: Progress, device: str) -> FashionResult:
     """Train a row and measure it."""
-    posterior, seconds = fitted(row, data.x, data.y, seed, progress, device)
+    posterior = fitted(row, data.x, data.y, folder, seed, progress, device)
     prediction = predicted(posterior, data.x_test, row.draws)
     wrong = (prediction.label != data.y_test).double()
     curve = metrics.risk_coverage_of_losses(prediction.entropy, wrong)
     pairs = torch.bincount(10 * data.y_test + prediction.label, minlength=100).reshape(10, 10)
-    return FashionResult(
+    result = FashionResult(
         name=row.name,
         weights=sum(p[0].numel() for p in posterior.members(1).params.values()),
         accuracy=metrics.accuracy(prediction, data.y_test),
@@ -60,10 +62,12 @@ def train(row: DoubtRow, data: ImageTensors, seed: int, progress: Progress, devi
         calibration_error=metrics.expected_calibration_error(prediction, data.y_test),
         kept=[1.0 - curve.risk_at(part) for part in PARTS],
         confusion=[[int(n) for n in counts] for counts in pairs.tolist()],
-        seconds=seconds,
+        seconds=posterior.record.seconds,
         device="cpu" if device == "cpu" else torch.cuda.get_device_name(),
         finished=posterior.record.finished,
     )
+    rmtree(place_of(row, folder), ignore_errors=True)
+    return result
 
 
 def numbers(found: Mapping[str, FashionResult]) -> dict[str, float]:

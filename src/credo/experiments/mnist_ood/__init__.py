@@ -19,7 +19,7 @@ def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
     data = cache(partial(small, seed) if size is Size.QUICK else mnist)
 
     def result(row: DoubtRow, device: str) -> DoubtResult:
-        return train(row, data(), seed, progress, device)
+        return train(row, data(), folder, seed, progress, device)
 
     found, missing = results_of_size(size, quick(), full(), DoubtResult, folder, seed, result)
     claims, measured = [claim.id for claim in EXPERIMENT.card.claims], numbers(found)

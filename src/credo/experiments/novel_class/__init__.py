@@ -19,7 +19,7 @@ def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
     data = cache(partial(digits, seed) if size is Size.QUICK else cifar10)
 
     def result(row: DoubtRow, device: str) -> DoubtResult:
-        return train(row, data(), seed, progress, device)
+        return train(row, data(), folder, seed, progress, device)
 
     rows = [*full(), *shorter()]
     found, missing = results_of_size(size, quick(), rows, DoubtResult, folder, seed, result)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
 from statistics import fmean
 
 import torch
@@ -13,7 +15,7 @@ import credo
 from credo import metrics
 from credo.data.corruptions import SEVERITIES, Corruption, corrupt
 from credo.experiments.base import Cell, Progress, Table
-from credo.experiments.doubt import DoubtRow, fitted, predicted
+from credo.experiments.doubt import DoubtRow, fitted, place_of, predicted
 from credo.experiments.shift.problem import Shifted
 
 ACCURACY, LOG_LIKELIHOOD, ERROR, ENTROPY = range(4)
@@ -46,9 +48,9 @@ class ShiftResult:
         return [self.clean[place], *each]
 
 
-def train(row: DoubtRow, data: Shifted, seed: int, progress: Progress, device: str) -> ShiftResult:
+def train(row: DoubtRow, data: Shifted, folder: Path, seed: int, progress: Progress, device: str) -> ShiftResult:
     """Train a row, and show it what gets worse."""
-    posterior, seconds = fitted(row, data.x, data.y, seed, progress, device)
+    posterior = fitted(row, data.x, data.y, folder, seed, progress, device)
 
     def seen(x: Tensor) -> list[float]:
         return _numbers(predicted(posterior, x, row.draws), data.y_test)
@@ -58,7 +60,9 @@ def train(row: DoubtRow, data: Shifted, seed: int, progress: Progress, device: s
         for kind in Corruption
     }
     used = "cpu" if device == "cpu" else torch.cuda.get_device_name()
-    return ShiftResult(row.name, seen(data.x_test), worse, seconds, used, posterior.record.finished)
+    clean, record = seen(data.x_test), posterior.record
+    rmtree(place_of(row, folder), ignore_errors=True)
+    return ShiftResult(row.name, clean, worse, record.seconds, used, record.finished)
 
 
 def _numbers(prediction: credo.ClassPredictive, y: Tensor) -> list[float]:

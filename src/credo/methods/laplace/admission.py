@@ -27,16 +27,12 @@ def check_model(model: Model, structure: Structure, prediction: PredictionFrom, 
             f"the network computes in {str(model.network.dtype).removeprefix('torch.')}, in which no matrix can be "
             "factored: give net.float()"
         )
-    if isinstance(likelihood, Joint):
-        raise ValueError(
-            "Laplace does not know the curvature of several heads together: use SWAG or an ensemble, or fit a "
-            "model of one head, Model(net, outputs='price')"
-        )
-    if likelihood.event_axes > 1 and not isinstance(likelihood, AtPositions):
-        raise ValueError(
-            f"Laplace knows the curvature of outputs (B, E) and of those at positions, and {likelihood} takes "
-            "others: use SWAG or an ensemble"
-        )
+    for each in [head.likelihood for head in likelihood.heads] if isinstance(likelihood, Joint) else [likelihood]:
+        if each.event_axes > 1 and not isinstance(each, AtPositions):
+            raise ValueError(
+                f"Laplace knows the curvature of outputs (B, E) and of those at positions, and {each} takes others: "
+                "use SWAG or an ensemble"
+            )
     normal = prior.precision(model.network.layout) is not None
     if by_evidence and not normal:
         raise ValueError(

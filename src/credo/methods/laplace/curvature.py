@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.trees import Params
-from credo.likelihoods import Likelihood
+from credo.likelihoods import Joint, Likelihood
+from credo.likelihoods.joint import share_of
 from credo.likelihoods.positions import AtPositions
 
 MATRIX_ENTRIES = 2**24
@@ -28,7 +29,7 @@ class Outputs:
     Attributes:
         likelihood: of the targets.
         values: outputs (B, *event), with a graph down to the layers.
-        y: targets.
+        y: targets; of several heads by their names.
         params: the likelihood's learned parameters, (1, D) each.
         weight: by how much each example counts on the scale of all data, (B,).
         rng: randomness of this batch.
@@ -36,7 +37,7 @@ class Outputs:
 
     likelihood: Likelihood
     values: Tensor
-    y: Tensor
+    y: Any
     params: Params
     weight: Tensor
     rng: Stream
@@ -51,6 +52,25 @@ class Outputs:
     def scaled(self, column: Tensor) -> Tensor:
         """A column (B, *event) of the root of the curvature, with the root of each example's weight."""
         return column * self.weight.sqrt().to(column).view(-1, *[1] * (column.ndim - 1))
+
+    def by_head(self, likelihood: Joint) -> Iterator[tuple[slice, Outputs]]:
+        """Those of each head, and where they lie among those of all; an example without a target weighs nothing."""
+        parts = likelihood.split(self.values.detach())
+        for head in likelihood.heads:
+            y, values = self.y[head.name], parts[head.name]
+            kept, share = head.has_target(y), share_of(self.y, head.name)
+            weight = self.weight if share is None else self.weight * share
+            yield (
+                likelihood.places[head.name],
+                Outputs(
+                    head.likelihood,
+                    torch.where(kept.view(-1, *[1] * (values.ndim - 1)), values, 0.0),
+                    y,
+                    likelihood.params_of(head.name, self.params),
+                    torch.where(kept, weight, 0.0),
+                    self.rng.child(head.name),
+                ),
+            )
 
     @property
     def log_prob(self) -> Tensor:
@@ -89,12 +109,23 @@ class GaussNewton(Curvature):
 
     def columns(self, outputs: Outputs) -> Iterator[Tensor]:
         values, likelihood = outputs.values.detach(), outputs.likelihood
+        if isinstance(likelihood, Joint):
+            yield from self._of_heads(likelihood, outputs)
+            return
         if isinstance(likelihood, AtPositions):
             yield from self._at_positions(likelihood, values, outputs)
             return
         root = likelihood.fisher_root(values.unsqueeze(0), outputs.params)[0]
         for r in range(root.shape[-1]):
             yield outputs.scaled(root[..., r])
+
+    def _of_heads(self, likelihood: Joint, outputs: Outputs) -> Iterator[Tensor]:
+        """Those of each head for itself: heads are independent given the outputs, so that L_b has a block for each."""
+        for place, of_head in outputs.by_head(likelihood):
+            for column in self.columns(of_head):
+                whole = torch.zeros_like(outputs.values, requires_grad=False)
+                whole[:, place] = column.flatten(1)
+                yield whole
 
     def _at_positions(self, likelihood: AtPositions, values: Tensor, outputs: Outputs) -> Iterator[Tensor]:
         roots = likelihood.observed_roots(values.unsqueeze(0), outputs.y, outputs.params)[0]  # (B, N, E, R)
@@ -109,7 +140,7 @@ class GaussNewton(Curvature):
                 yield outputs.scaled(likelihood.at_rows(each.unsqueeze(0), values.unsqueeze(0))[0])
 
     def matrices(self, outputs: Outputs) -> Iterator[tuple[slice, Tensor]] | None:
-        return self._matrices(outputs) if outputs.values.ndim == 2 else None
+        return self._matrices(outputs) if _is_row(outputs) else None
 
     @staticmethod
     def _matrices(outputs: Outputs) -> Iterator[tuple[slice, Tensor]]:
@@ -118,10 +149,15 @@ class GaussNewton(Curvature):
             yield rows, fisher * part.weight.to(fisher).view(-1, 1, 1)
 
     def total(self, outputs: Outputs) -> Tensor | None:
-        if outputs.values.ndim != 2:
+        if not _is_row(outputs):
             return None
         values = outputs.values.detach().unsqueeze(0)
         return outputs.likelihood.total_fisher(values, outputs.params, outputs.weight.to(values))[0]
+
+
+def _is_row(outputs: Outputs) -> bool:
+    """Whether an example has one row of outputs, all of whose targets are observed."""
+    return outputs.values.ndim == 2 and not isinstance(outputs.likelihood, Joint)
 
 
 @dataclass(frozen=True)
@@ -137,6 +173,9 @@ class EmpiricalFisher(Curvature):
     """
 
     def columns(self, outputs: Outputs) -> Iterator[Tensor]:
+        likelihood = outputs.likelihood
+        if isinstance(likelihood, Joint) and share_of(outputs.y, likelihood.names[0]) is not None:
+            raise ValueError("curvature='fisher' does not know weights of heads: use 'ggn', or one weight per example")
         with torch.enable_grad():
             leaf = outputs.values.detach().requires_grad_()
             log_prob = outputs.likelihood.log_prob(leaf.unsqueeze(0), outputs.y, outputs.params).sum()

@@ -13,7 +13,7 @@ from torch import Tensor
 from credo.core.record import Record
 from credo.core.trees import Params, Variables, map_tensors
 from credo.methods.laplace.evidence import Chosen, Fit, largest_evidence, log_evidence, unchanged
-from credo.methods.laplace.noise import LOG_SCALE, learned_noise
+from credo.methods.laplace.noise import correlated_heads, is_all_noise, learned_scales, moved_noise
 from credo.methods.laplace.structures import Layouts, Structure
 from credo.methods.laplace.whitened import Whitened
 from credo.model import Model, Target
@@ -114,7 +114,7 @@ class NormalAtMode:
                     f"the curvature has negative eigenvalues (down to {float(v.min()):.3g}): the weights are not at a "
                     "maximum; train further, or use curvature='ggn'"
                 )
-        noise = learned_noise(self.target.model.likelihood)
+        noise = is_all_noise(self.target.model.likelihood)
         clean = Fit([v.clamp_min(0.0) for v in eigenvalues], fit.squares, fit.residuals, fit.targets)
         return largest_evidence(clean, by_layer=self.by_layer, noise=noise)
 
@@ -134,15 +134,12 @@ class NormalAtMode:
         evidence = log_evidence(log_likelihood, chosen, fit, self._prior_term(fit, chosen, precision), dets)
         if self.target.temperature != 1.0:
             evidence = torch.full_like(evidence, math.nan)
-        params = self.variables.params
-        if learned_noise(model.likelihood):
-            moved = params[LOG_SCALE] + 0.5 * chosen.noise.log().unsqueeze(1).to(params[LOG_SCALE])
-            params = {**params, LOG_SCALE: moved}
+        moved = 0.5 * chosen.noise.log().unsqueeze(1)
         small = [replace(b, precision=map_tensors(lambda _, t: t.to(dtype), b.precision)) for b in blocks]
         effective = torch.stack([block.effective.double() for block in small]).sum(0)
         return LaplaceGaussian(
             self._with_prior(chosen),
-            Variables(params, self.variables.buffers),
+            moved_noise(self.variables, dict.fromkeys(learned_scales(model.likelihood), moved)),
             {name: p.to(dtype) for name, p in precision.items()},
             packed(small),
             evidence,
@@ -181,6 +178,7 @@ class NormalAtMode:
                 f"the precision of the prior{of} was multiplied by {each}{more}, where the evidence is largest; the "
                 f"data determine {float(effective[0]):.1f} of {total} parameters"
             )
+            notes += self._note_of_noise()
         distance = self._distance(state, chosen, blocks, precision)
         if bool((distance > effective.clamp_min(1.0)).any()):
             notes.append(
@@ -190,6 +188,15 @@ class NormalAtMode:
                 "of a mode; train further, or let Laplace(after=MAP(...)) do so"
             )
         return tuple(notes)
+
+    def _note_of_noise(self) -> list[str]:
+        """Of learned noise that does not scale the curvature as a whole: of heads beside others, or correlated."""
+        likelihood = self.target.model.likelihood
+        names = [name.rpartition(".")[0] for name in learned_scales(likelihood)] + [*correlated_heads(likelihood)]
+        if not names or is_all_noise(likelihood):
+            return []
+        of = f" of {', '.join(map(repr, names))}" if names != [""] else ""
+        return [f"the noise{of} is that of the residuals: the evidence chose the precision of the prior alone"]
 
     def _distance(
         self, state: LaplaceState, chosen: Chosen, blocks: Sequence[WeightBlock], precision: Params
