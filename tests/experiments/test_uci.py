@@ -17,8 +17,8 @@ from credo.data.splits import Split
 from credo.experiments import uci
 from credo.experiments.base import Progress, Size, Verdict, judge
 from credo.experiments.uci import measure
-from credo.experiments.uci.measure import SplitScores, mean_and_error
 from credo.experiments.uci.problem import splits_of
+from credo.experiments.uci.scores import SplitScores, mean_and_error
 from credo.predictive import predictive
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import torch
+
 from credo.experiments.base import Progress, uninterrupted
 from credo.experiments.dropout_mnist1k.problem import DECAY, DigitImages, DropoutRow
 from credo.fit import fit
@@ -35,9 +37,9 @@ class LogLine:
     @staticmethod
     def of(posterior: Posterior, data: DigitImages, members: int) -> LogLine:
         weights = [w.flatten(1) for w in posterior.members().params.values() if w.dim() > 2]  # (M, ...), not biases
-        squares = sum(w.double().square().sum(1) for w in weights)
+        squares = torch.cat(weights, 1).double().square().sum()
         predicted = posterior.predict(data.x, MASKS * members).draws.argmax(-1)
-        return LogLine(0.5 * DECAY * float(sum(squares) / members), float((predicted == data.y).double().mean()))
+        return LogLine(0.5 * DECAY * float(squares) / members, float((predicted == data.y).double().mean()))
 
     def halfway(self, other: LogLine) -> LogLine:
         return LogLine((self.decay + other.decay) / 2, (self.accuracy + other.accuracy) / 2)

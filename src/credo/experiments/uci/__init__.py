@@ -8,8 +8,9 @@ from pathlib import Path
 from credo.data import DataError
 from credo.experiments.base import Experiment, Outcome, Progress, Size
 from credo.experiments.uci.figures import draw
-from credo.experiments.uci.measure import METHODS, SplitScores, generalization, numbers, scored, tables
+from credo.experiments.uci.measure import METHODS, generalization, numbers, scored, tables
 from credo.experiments.uci.problem import NAMES, QUICK, UciRow, splits_named
+from credo.experiments.uci.scores import SplitScores
 
 
 def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from credo.experiments.base import Claim, Figure
-from credo.experiments.uci.measure import CLOUD, AllScores, SplitScores, mean_and_error
+from credo.experiments.uci.measure import CLOUD, AllScores
 from credo.experiments.uci.problem import NAMES, UciRow
+from credo.experiments.uci.scores import SplitScores, mean_and_error
 from credo.reports.style import BLACK, BLUE, GREEN, RED, drawing
 
 PUBLISHED = ("deep ensemble", "MC dropout", CLOUD)
