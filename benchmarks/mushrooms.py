@@ -3,7 +3,8 @@
     CREDO_DATA=data python benchmarks/mushrooms.py runs/mushrooms greedy 'Bayes by Backprop' --steps 100 400
 
 The games are those of `credo reproduce bandit-mushroom`, but for the steps at each refit, the rounds, the trials and
-the noise. A game that the folder has is read from there. Mistakes are counted in the last thousand rounds.
+the noise. A game that the folder has is read from there. Mistakes are counted in the last thousand rounds. With
+`--longer` the agents then train on, on the rounds that they have seen, and are asked about every mushroom.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from statistics import fmean, stdev
 
 import torch
 
-from credo import likelihoods
+from credo import Stream, likelihoods
 from credo.decide import BanditAgent, NeuralLinearBelief, play
 from credo.decide.bandits.network import NetworkBelief
 from credo.experiments.bandit_mushroom.problem import BELIEFS, TOGETHER, MushroomRow, game
 
 LATE = 1000
 """Rounds at the end in which mistakes are counted."""
+MORE, DRAWS = 400, 24
+"""Steps of a training after the game, and functions by which mistakes are counted then."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,28 @@ def played(each: ShortGame, seed: int) -> dict[str, list[float] | float]:
     }
 
 
+def longer(each: ShortGame, seed: int, learning_rate: float) -> None:
+    """Print what is mistaken after the game, and after more steps of training on the same rounds."""
+    mushrooms = game()
+    agent = each.made(mushrooms.x.shape[1], seed)
+    play(agent, mushrooms, each.rounds, seed=seed, together=TOGETHER)
+    belief = agent.belief
+    assert isinstance(belief, NetworkBelief)
+    belief.refits = replace(belief.refits, rows=64 * MORE)
+    belief.method = replace(belief.method, learning_rate=learning_rate)
+    for k in range(4):
+        if k:
+            belief.refit(Stream(seed, ("longer", k)))
+        gain = torch.stack(
+            [p.predict(mushrooms.x, DRAWS, seed=3).draws.diff(dim=-1)[..., 0] for p in belief.posteriors]
+        )
+        bad, told = mushrooms.poisonous, []
+        for name, wrong in (("by the mean", gain.mean(1, keepdim=True)), ("by draws", gain)):
+            eaten, passed = (wrong[..., bad] > 0).double().mean(), (wrong[..., ~bad] < 0).double().mean()
+            told.append(f"{name} {100 * eaten:.2f} % of the poisonous eaten, {100 * passed:.2f} % of the edible passed")
+        print(f"{each.name}, {MORE * k} steps more: {'; '.join(told)}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -82,11 +107,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3000)
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--longer", type=float, metavar="RATE", help="train on at this learning rate, and store nothing"
+    )
     given = parser.parse_args()
     torch.set_num_threads(1)
     given.folder.mkdir(parents=True, exist_ok=True)
     for steps, noise, agent in itertools.product(given.steps, given.noise, given.agents):
         each = ShortGame(agent, steps, noise, given.rounds, given.trials)
+        if given.longer is not None:
+            longer(each, given.seed, given.longer)
+            continue
         file = given.folder / f"{each.name}.json"
         settings = {**asdict(each), "seed": given.seed}
         if not file.exists() or json.loads(file.read_text())["settings"] != settings:

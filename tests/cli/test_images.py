@@ -100,9 +100,10 @@ def test_files_of_which_none_is_an_image_are_a_failure(out: Path, tmp_path: Path
         (("fit", "{photos}", "--network", "vgg"), "network must be one of cnn, lenet5, resnet20"),
         (("fit", "{photos}", "--resume"), "there is no training to resume"),
         (("fit", "{photos}/digit 0"), "has no folders in it"),
+        (("fit", "{photos}/digit 0/00.png"), "is one image: give a folder"),
         (("predict", "{out}", "nothing.png"), "nothing.png does not exist"),
         (("predict", "{out}", "{photos}/nothing"), "holds no image"),
-        (("predict", "{out}", "{photos}/digit 0/00.png", "-o", "{photos}/digit 0/00.png"), "is one of the images"),
+        (("predict", "{out}", "{photos}/digit 0/00.png", "-o", "{photos}/digit 0/00.png"), "is itself to be predicted"),
         (("fit", "no-such-table.csv"), "no-such-table.csv does not exist"),
         (("fit", "no-such-table.csv", "--flip"), "--flip is for a folder of images"),
     ],
@@ -114,6 +115,15 @@ def test_what_must_change_is_said(
     more = ("--out", tmp_path / "new") if given[0] == "fit" else ()
     done = command(*given, *more)
     assert (done.exit_code, sentence in done.stderr, done.stderr.count("credo:")) == (2, True, 1), done.stderr
+
+
+def test_a_place_that_takes_no_file_is_refused_before_anything_is_predicted(
+    photos: Path, out: Path, command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("credo.cli.images.open_vision_run", lambda run: pytest.fail("the run was opened"))
+    for place, sentence in ((photos, "is a folder: name a file in it"), (tmp_path / "no" / "a.csv", "create it first")):
+        done = command("predict", out, photos / "digit 0" / "00.png", "-o", place)
+        assert (done.exit_code, sentence in done.stderr) == (2, True), done.stderr
 
 
 def test_a_table_needs_a_target_and_one_file(tables: Path, command: Command) -> None:

@@ -98,7 +98,7 @@ def test_ten_thousand_categories():
     frame = pd.DataFrame({"word": words, "x": generator.normal(size=20_000), "y": generator.normal(size=20_000)})
     frame.loc[:400, "word"] = "w1"
     encoder, frame = fitted(frame, target="y")
-    assert encoder.encode(frame).x.shape == (20_000, 32)
+    assert encoder.encode(frame).x.shape == (20_000, 302)
     assert "word=w1" in encoder.features
 
 

@@ -190,6 +190,26 @@ def test_a_refit_from_some_rows_counts_as_many_as_there_are() -> None:
         assert belief.posterior.record.size == pytest.approx(size)
 
 
+def test_a_network_that_learned_doubts_as_much_as_the_exact_posterior() -> None:
+    """One weight for each context and arm: independent normals, of variance 1 / (1 + n / noise^2), are exact."""
+    rng, noise = Stream(5), 2.0
+    kind = torch.multinomial(torch.tensor([0.7, 0.2, 0.1]), 200, True, generator=rng.child("kind").generator())
+    arms = torch.arange(200) % 2
+    rewards = arms - 0.5 + noise * rng.child("noise").normal(200)
+    model = credo.Model(nn.Linear(3, 2, bias=False), likelihoods.Gaussian(noise), credo.priors.Normal(1.0))
+    method = credo.BayesByBackprop(epochs=60, learning_rate=0.02, batch_size=100, samples=4)
+    belief = NetworkBelief(model, method, arms=2, refits=Refits(every=200, first=200, rows=400))  # every round twice
+    belief.learn(torch.eye(3)[kind].unsqueeze(0), arms.unsqueeze(0), rewards.double().unsqueeze(0), rng)
+    drawn = belief.reward_each(torch.eye(3).repeat_interleave(2000, 0).unsqueeze(0), rng).view(3, 2000, 2)
+    count = torch.stack([torch.bincount(kind[arms == arm], minlength=3) for arm in (0, 1)], 1)
+
+    def apart(rounds: Tensor) -> float:
+        return float((drawn.std(1) / (1.0 + rounds / noise**2).rsqrt()).log().mean())
+
+    assert abs(apart(count)) < 0.08  # the noise of the last steps of Adam, averaged over six weights
+    assert abs(apart(2 * count)) > 0.2  # the twin: rounds that come twice count twice
+
+
 @pytest.mark.parametrize("members", [1, 2])
 def test_agents_side_by_side_share_nothing(members: int) -> None:
     method = credo.DeepEnsemble(members=members, **STEPS)

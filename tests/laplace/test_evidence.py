@@ -182,3 +182,44 @@ def test_a_precision_by_held_out_targets() -> None:
     assert score(chosen) >= score(posterior) - 1e-9
     for factor in (0.5, 2.0):
         assert score(chosen) >= score(chosen.with_precision(factor)) - 1e-5  # the search ends within 5 %
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_correlated_noise_of_a_trained_network_is_that_of_its_residuals(heads: bool) -> None:
+    """The average product of residuals, with weights and missing targets; the first values, all ones, are rejected."""
+    x = inputs(40, 2)
+    noise = inputs(40, 3, seed=1) @ torch.tensor([[0.2, 0.1, 0.0], [0.0, 0.1, 0.3], [0.0, 0.0, 0.05]]).double()
+    net, weights = nn.Linear(2, 3).double(), torch.arange(40).double() % 3
+    y = net(x).detach() + noise
+    prior, method, rows = priors.Normal(), credo.Laplace(batch_size=9), slice(0, None)
+    if heads:
+        y[:5], rows = math.nan, slice(5, None)
+        given = likelihoods.Joint(a=likelihoods.MultivariateGaussian())
+        model = credo.Model(net, given, prior, outputs=lambda out: {"a": out})
+        posterior = credo.fit(model, (x, {"a": y}), method, weights=weights)
+    else:
+        posterior = credo.fit(
+            credo.Model(net, likelihoods.MultivariateGaussian(), prior), (x, y), method, weights=weights
+        )
+    prefix = "likelihood.a." if heads else "likelihood."
+    params = {n.removeprefix(prefix): t[0] for n, t in posterior.mean.params.items() if n.startswith(prefix)}
+    found = likelihoods.MultivariateGaussian().covariance(params)
+    each = noise[rows] * weights[rows].unsqueeze(1)
+    torch.testing.assert_close(found, each.mT @ noise[rows] / weights[rows].sum(), rtol=1e-6, atol=1e-9)
+    assert not torch.allclose(found, torch.eye(3).double(), atol=0.5)
+    assert any("is that of the residuals" in note for note in posterior.notes)
+
+
+class Doubling(likelihoods.Gaussian):
+    """Noise with a parameter that nothing here knows."""
+
+    def parameters(self, outputs: int) -> dict[str, Tensor]:
+        return {"factor": torch.ones(outputs)}
+
+
+def test_parameters_that_no_residuals_say_are_named() -> None:
+    net, x = nn.Linear(2, 1).double(), inputs(10, 2)
+    notes = credo.fit(credo.Model(net, Doubling(0.3), priors.Normal()), (x, x[:, :1]), credo.Laplace()).notes
+    assert any("factor of the likelihood stay as they are at the start" in note for note in notes)
+    known = credo.fit(credo.Model(net, likelihoods.LearnedGaussian(), priors.Normal()), (x, x[:, :1]), credo.Laplace())
+    assert not any("stay as they are" in note for note in known.notes)

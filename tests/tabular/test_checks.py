@@ -9,7 +9,10 @@ import torch
 from scipy import stats
 
 from credo.evaluation import checks, honesty
+from credo.evaluation.digits import number, rounded, with_error
+from credo.evaluation.losses import beyond_chance, mean_and_error
 from credo.evaluation.metadata import TrainingLength
+from credo.evaluation.table_values import Baseline
 from credo.evaluation.values import Check, Rating
 
 REPEATS = 400
@@ -55,9 +58,44 @@ def coverages(factor: float, rows: int = 60) -> list[Check]:
 def test_honest_intervals_are_rarely_accused(rows: int) -> None:
     """By exact ranges of two counts, in at most 5 of 100 tables: 3.25 as too narrow, 1.75 as too wide."""
     verdicts = coverages(1.0, rows)
-    assert REPEATS - count(verdicts, Rating.GOOD) <= most_allowed(0.05)
-    assert sum("too narrow" in check.answer for check in verdicts) <= most_allowed(0.0325)
-    assert sum("too wide" in check.answer for check in verdicts) <= most_allowed(0.0175)
+    accused = [check for check in verdicts if check.answer.startswith("They are")]
+    assert len(accused) <= most_allowed(0.05)
+    assert sum("too narrow" in check.answer for check in accused) <= most_allowed(0.0325)
+    assert sum("too wide" in check.answer for check in accused) <= most_allowed(0.0175)
+    others = Rating.FAIR if rows < 50 else Rating.GOOD  # few rows can neither accuse nor praise
+    assert all(check.rating == others.value for check in verdicts if check not in accused)
+
+
+def narrow(rows: int) -> float:
+    """How often intervals that are a third too narrow get another rating than good."""
+    return 1.0 - count(coverages(2 / 3, rows), Rating.GOOD) / REPEATS
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10, 30, 45, 60, 88])
+def test_good_news_about_intervals_needs_the_power_to_see_bad_news(rows: int) -> None:
+    """Few rows never call error bars good, whatever they hold; more call narrow ones good once in five times."""
+    best = honesty.covers(1.0, round(0.5 * rows) / rows, rows)
+    if rows <= 30:
+        assert best.rating == Rating.FAIR.value
+        assert "Nobody can tell" in best.answer
+    if honesty.power_of_coverage(rows) >= honesty.POWER:
+        assert best.rating == Rating.GOOD.value
+        # another 2.5 of 100 for the middle intervals; six standard errors are 0.12
+        assert narrow(rows) > honesty.POWER - 0.12
+
+
+@pytest.mark.parametrize("rows", [5, 20, 50, 88, 1000])
+def test_the_power_is_that_of_the_binomial(rows: int) -> None:
+    inside = 2 * stats.norm.cdf(2 / 3 * stats.norm.ppf(0.975)) - 1
+    lowest = stats.binom.ppf(honesty.TAILS[honesty.OUTER][0], rows, honesty.OUTER)
+    # the part inside is written with four digits
+    assert honesty.power_of_coverage(rows) == pytest.approx(stats.binom.cdf(lowest - 1, rows, inside), abs=2e-3)
+
+
+@pytest.mark.parametrize(("rows", "rating"), [(3, Rating.FAIR), (20, Rating.FAIR), (100, Rating.GOOD)])
+def test_good_news_about_probabilities_needs_rows_too(rows: int, rating: Rating) -> None:
+    right = torch.arange(rows) < round(0.9 * rows)
+    assert honesty.sure_enough(torch.full((rows,), 0.9), right).rating == rating.value
 
 
 def test_the_stated_error_is_one_in_twenty_in_all() -> None:
@@ -160,6 +198,45 @@ def test_skill_is_seen() -> None:
     assert count(gains(-1.0), Rating.POOR) > 0.95 * REPEATS
 
 
+def test_a_handful_of_rows_is_rarely_taken_for_skill() -> None:
+    """By Student's t: four rows exceed 3.18 standard errors once in twenty, and 1.96 three times as often."""
+    verdicts = gains(0.0, rows=4)
+    assert count(verdicts, Rating.GOOD) <= most_allowed(0.06)  # a one-sided test at 2.5 %, of skewed losses
+    assert beyond_chance(4) == pytest.approx(stats.t.ppf(0.975, 3), rel=2e-3)  # an expansion of four terms
+
+
+@pytest.mark.parametrize("rows", [6, 11, 30, 88, 5000])
+def test_the_quantile_of_students_t(rows: int) -> None:
+    assert beyond_chance(rows) == pytest.approx(stats.t.ppf(0.975, rows - 1), rel=1e-3)  # an expansion of four terms
+
+
+def models(better: float, rows: int = 200) -> list[Check]:
+    """A posterior whose errors have standard deviation 1, and a simpler model whose errors have that times a factor."""
+    generator = torch.Generator().manual_seed(5)
+    own, other = torch.randn(2, REPEATS, rows, generator=generator, dtype=torch.float64)
+    verdicts = []
+    for a, b in zip(own.square(), (other * better).square(), strict=True):
+        gain, error = mean_and_error(b - a)
+        simpler = Baseline("boosted trees", {"rmse": float(b.mean().sqrt())}, gain, error, 100)
+        verdicts.append(checks.beats_simpler([simpler], a, 4.0, classes=False))
+    return verdicts
+
+
+def test_a_model_that_is_as_good_is_no_reproach() -> None:
+    """A one-sided test at 2.5 %, of skewed losses."""
+    assert count(models(1.0), Rating.GOOD) >= REPEATS - most_allowed(0.04)
+
+
+def test_losing_clearly_to_a_simpler_model_is_not_good() -> None:
+    """The twin that asks only about guessing is content with the same losses."""
+    verdicts = models(0.5)
+    assert count(verdicts, Rating.POOR) == REPEATS
+    assert all("boosted trees would serve you better" in one.answer for one in verdicts)
+    guessing_twin = checks.beats_naive(torch.ones(200), 2.0 + torch.arange(200) % 2, "a and b")
+    assert guessing_twin.rating == Rating.GOOD.value
+    assert count(models(0.85, rows=2000), Rating.FAIR) > 0.9 * REPEATS
+
+
 def pointing(strength: float, rows: int = 200) -> list[Check]:
     generator = torch.Generator().manual_seed(4)
     doubt = torch.rand(REPEATS, rows, generator=generator)
@@ -226,6 +303,15 @@ def test_training_of_a_given_length_came_to_its_end() -> None:
         assert checks.trained_well(True, (), lesson) == Check("Did training go well?", "good", "It came to its end.")
 
 
+@pytest.mark.parametrize("rating", [Rating.POOR, Rating.FAIR])
+def test_training_is_not_good_when_its_result_is_not(rating: Rating) -> None:
+    """A collapsed fit ends in good order; the twin that looks at the training alone calls it good."""
+    result = Check("Does it beat guessing?", rating.value, "")
+    check = checks.trained_well(True, (), TrainingLength(30, 9, 50, True), [result])
+    assert (check.rating, "Does it beat guessing?" in check.answer) == (rating.value, True)
+    assert checks.trained_well(True, (), TrainingLength(30, 9, 50, True)).rating == Rating.GOOD.value
+
+
 def test_a_single_network_is_told_that_it_has_no_doubt() -> None:
     assert checks.doubts_at_all(torch.zeros(4)).rating == Rating.FAIR.value
     assert checks.doubts_at_all(torch.ones(4)).rating == Rating.GOOD.value
@@ -238,5 +324,15 @@ def test_poor_verdicts_come_first() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 1e-12, 123456.0, -0.5, 1e15, math.inf, math.nan])
 def test_numbers_can_be_read_back(value: float) -> None:
-    shown = float(checks.number(value).replace(",", ""))
+    shown = float(number(value).replace(",", ""))
     assert shown == pytest.approx(value, rel=5e-3, nan_ok=True)  # three digits are shown
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "shown"),
+    [(58.372, 4.43, "58.4 ± 4.4"), (0.91, 0.031, "0.910 ± 0.031"), (1234567.0, 4567.0, "1,234,600 ± 4,600")],
+)
+def test_numbers_have_as_many_digits_as_they_carry(value: float, error: float, shown: str) -> None:
+    assert with_error(value, error) == shown
+    assert rounded(value, None) == number(value)
+    assert rounded(-0.0001, 4.0) == "0.0"

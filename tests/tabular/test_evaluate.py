@@ -88,11 +88,24 @@ def test_a_single_network_is_not_compared_with_itself(single: TableRun, numbers:
 
 def test_the_most_doubtful_rows_come_first(numbers: TableRun) -> None:
     doubtful = numbers.evaluation.doubtful
-    by_row = numbers.predictions.set_index("row")["unfamiliarity"]
+    by_row = numbers.predictions.set_index("row")["stddev"]
     scores = [by_row[row.row] for row in doubtful]
-    assert scores == sorted(scores, reverse=True)
-    assert scores[0] == by_row.max()
+    assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-5)  # decoded before or after, in float32
+    assert scores[0] == pytest.approx(by_row.max(), rel=1e-5)
+    flags = numbers.predictions.set_index("row")["unfamiliar"]
+    assert all(row.unfamiliar == flags[row.row] for row in doubtful)
     assert [name for name, _ in doubtful[0].features] == ["x", "z", "color"]
+
+
+def test_the_least_sure_rows_of_classes_are_those_of_the_least_confidence(classes: TableRun) -> None:
+    """Not those about whose logits the networks disagree, however sure all of them are."""
+    frame = classes.predictions.set_index("row")
+    confidence = frame.filter(like="probability_").max(axis=1)
+    shown = [confidence[row.row] for row in classes.evaluation.doubtful]
+    assert shown == sorted(shown)
+    assert shown[0] == confidence.min()
+    by_disagreement_twin = frame["unfamiliarity"].nlargest(8).index
+    assert set(by_disagreement_twin) != {row.row for row in classes.evaluation.doubtful}
 
 
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:

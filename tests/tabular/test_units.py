@@ -71,10 +71,27 @@ def test_in_double_a_row_stands_alone():
             assert torch.allclose(posterior.predict(x).mean.double(), together.mean, atol=1e-5)
 
 
-def test_only_gaussians():
-    counts = predictive(likelihoods.Poisson(), torch.zeros(1, 1, 1), {}, torch.zeros(1))
-    with pytest.raises(TypeError, match="only Gaussian predictions"):
-        in_units(counts, MEAN[:1], SCALE[:1])
+def test_counts_and_log_normal_targets_keep_their_own_units():
+    for likelihood, outputs in ((likelihoods.Poisson(), 1), (likelihoods.LogNormal(), 2)):
+        found = predictive(likelihood, torch.zeros(1, 1, outputs), {}, torch.zeros(1))
+        with pytest.raises(TypeError, match="cannot be shifted"):
+            in_units(found, MEAN[:1], SCALE[:1])
+        same = in_units(found, np.zeros(1), np.ones(1))
+        assert (same.mean.dtype, same.likelihood) == (torch.float64, likelihood)
+    classes = predictive(likelihoods.Categorical(), torch.zeros(1, 1, 3), {}, torch.zeros(1))
+    with pytest.raises(TypeError, match="only predictions of numbers"):
+        in_units(classes, MEAN[:1], SCALE[:1])
+
+
+def test_student_t_moves_and_stretches_with_its_units():
+    likelihood = likelihoods.HeteroscedasticStudentT()
+    own = {name: value.unsqueeze(0) for name, value in likelihood.parameters(2).items()}
+    base = predictive(likelihood, torch.tensor([[[0.5, 0.2]]]), own, torch.zeros(1))
+    found = in_units(base, np.array([100.0]), np.array([20.0]))
+    torch.testing.assert_close(found.mean, 100.0 + 20.0 * base.mean.double())
+    torch.testing.assert_close(found.quantile(0.9), 100.0 + 20.0 * base.in_double().quantile(0.9))
+    expected = base.in_double().log_prob(torch.tensor([[1.0]]).double()) - np.log(20.0)
+    torch.testing.assert_close(found.log_prob(torch.tensor([[120.0]])), expected)
 
 
 def test_standardizing_guards_constant_columns():

@@ -96,6 +96,11 @@ def broken_picture(folder: Path) -> Path:
     return folder / "some"
 
 
+def only_broken(folder: Path) -> Path:
+    (folder / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno image")
+    return folder
+
+
 def text(folder: Path, name: str) -> Path:
     (folder / name).write_text("nothing")
     return folder / name
@@ -109,7 +114,7 @@ def empty(folder: Path) -> Path:
 MISTAKES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "not there": (lambda f: f / "none.npz", "does not exist"),
     "a table": (lambda f: text(f, "a.csv"), "give an npz or npy file, or a folder"),
-    "no npz": (lambda f: text(f, "a.npz"), "cannot be read as an array"),
+    "no npz": (lambda f: text(f, "a.npz"), "it is no file of numpy"),
     "empty folder": (empty, "holds no images"),
     "several arrays": (lambda f: saved(f, a=np.zeros((2, 3)), b=np.zeros((2, 3))), "call the array of images 'x'"),
     "objects": (
@@ -122,7 +127,10 @@ MISTAKES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nan": (lambda f: saved(f, x=np.array([[0.0, 1.0], [np.nan, 0.0]])), "NaN or infinite values in 1 image.*number 1"),
     "test size": (lambda f: saved(f, x=np.zeros((2, 4, 4)), x_test=np.zeros((2, 4, 5))), "one size"),
     "sizes": (another_size, r"2 sizes: 6 are 5 x 4 pixels, and for one class 0/odd.png is 5 x 7"),
-    "broken": (broken_picture, r"broken.png cannot be read as an image \(.*\): mend or remove it"),
+    "nothing readable": (
+        lambda f: only_broken(f),
+        r"none of the 1 images below .*broken.png cannot be read as an image",
+    ),
 }
 
 
@@ -130,3 +138,15 @@ MISTAKES: dict[str, tuple[Callable[[Path], Path], str]] = {
 def test_a_bad_file_is_answered_in_a_sentence(tmp_path: Path, make: Callable[[Path], Path], answer: str) -> None:
     with pytest.raises(DataError, match=answer):
         read_image_set(make(tmp_path))
+
+
+def test_a_damaged_picture_is_left_out_and_named(tmp_path: Path) -> None:
+    folder = broken_picture(tmp_path)
+    found = read_image_set(folder)
+    (folder / "class 1" / "broken.png").unlink()
+    whole = read_image_set(folder)
+    assert len(found.x) == len(whole.x)
+    assert found.labels == whole.labels
+    (note,) = [each for each in found.notes if "left out" in each]
+    assert note.startswith("1 of 7 files are no readable images and are left out; the first: ")
+    assert "broken.png cannot be read as an image" in note

@@ -11,26 +11,26 @@ import torch
 from torch import Tensor
 
 from credo.calibration.scores import ScoreMap
-from credo.core.integrals import nodes
+from credo.core.integrals import even_points, nodes
 from credo.core.rng import Stream
-from credo.predictive import GaussianPredictive, NumericPredictive, Predictive
+from credo.predictive import GaussianPredictive, NumericMixture, NumericPredictive, Predictive
 
 REACH = 7.1
 """Normal scores between which integrals go: 1e-12 of the mass lies outside."""
 DEEPEST = 37.0
 """The normal score of the base beyond which its density has no number."""
+PIECE = 2**14
+"""Entries of the draws for which moments are computed at a time: they should fit the cache."""
 SUMMED = 2048
 """Whole numbers up to this many are summed one by one; what is spread wider is as good as continuous."""
 
 
 class MappedMoments(NamedTuple):
-    """Of the calibrated components, (S, B, D) each, and of the whole."""
+    """Of the calibrated components, (S, B, D) each."""
 
     weights: Tensor  # sum to one over S
     mean: Tensor
     variance: Tensor
-    entropy: Tensor
-    total_entropy: Tensor  # (B, D)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,32 +178,72 @@ class MappedPredictive(NumericPredictive):
 
     @cached_property
     def _moments(self) -> MappedMoments:
+        """Of the calibrated components; a few rows at a time, and such together as need as many points."""
+        if not self._divisible:
+            return self._moments_at_once()
+        found = [(rows, self._some(rows)._moments_at_once()) for rows in self._groups_of_rows()]
+        order = torch.cat([rows for rows, _ in found]).argsort()
+        joined = (torch.cat(parts, -2)[..., order, :] for parts in zip(*(each for _, each in found), strict=True))
+        return MappedMoments(*joined)
+
+    @property
+    def _divisible(self) -> bool:
+        """Whether rows can be taken out of the prediction: those of mixtures whose draws share their parameters."""
+        shared = self.likelihood.params_at(self.params, slice(0, 1), len(self)) is self.params
+        return type(self.base) is NumericMixture and shared and self.likelihood.event_axes == 1
+
+    def _some(self, rows: Tensor) -> MappedPredictive:
+        base = replace(self.base, draws=self.base.draws[:, rows])
+        return replace(self, base=base, draws=base.draws, score_map=self.score_map.at(rows, len(self)))
+
+    def _groups_of_rows(self) -> Iterator[Tensor]:
+        exact = self.base.in_double()
+        lower, upper = exact.likelihood.spread(exact.draws, exact.params)
+        points = even_points(lower, upper, *self._ends()).amax(-1)
+        for count in sorted(set(points.tolist())):
+            rows = (points == count).nonzero()[:, 0]
+            yield from rows.split(max(1, PIECE // len(exact.draws)))
+
+    def _moments_at_once(self) -> MappedMoments:
         """Sums over the components: s has the density w_s p_s(y) g'(F(y)) at a point."""
         exact = self.base.in_double()
         center = self.at_normal_score(0.0)
-        sums = [exact.draws.new_zeros(len(exact.draws), *center.shape) for _ in range(4)]
+        sums = [exact.draws.new_zeros(len(exact.draws), *center.shape) for _ in range(3)]
         log_weights = exact.log_weights.view(-1, *[1] * center.ndim)
-        whole = torch.zeros_like(center)
+        for y, weight in self._nodes():
+            each = exact.likelihood.log_prob_each(exact.draws, y, exact.params) + log_weights
+            change = self._log_change(y, each.logsumexp(0) if self.likelihood.discrete else None)
+            part, apart = (each + (change + weight.log())).exp(), y - center
+            for total, value in zip(sums, (part, part * apart, part * apart.square()), strict=True):
+                total += value
+        mass = sums[0].sum(0)  # one, but for the rule of integration
+        weights, kept = sums[0] / mass, sums[0].clamp_min(torch.finfo(mass.dtype).tiny)
+        mean = sums[1] / kept
+        return MappedMoments(weights, center + mean, (sums[2] / kept - mean.square()).clamp_min(0.0))
+
+    @cached_property
+    def _entropies(self) -> tuple[Tensor, Tensor]:
+        """Of the whole, and the average of the calibrated components, (B, D) each."""
+        exact, shape = self.base.in_double(), self._ends()[0].shape
+        log_weights = exact.log_weights.view(-1, *[1] * len(shape))
+        information = exact.draws.new_zeros(len(exact.draws), *shape)
+        total, mass = torch.zeros_like(information[0]), torch.zeros_like(information)
         for y, weight in self._nodes():
             each = exact.likelihood.log_prob_each(exact.draws, y, exact.params)
             log_density = each + self._log_change(y, (each + log_weights).logsumexp(0))
             part = weight * (log_density + log_weights).exp()
-            apart = y - center
-            for total, value in zip(sums, (torch.ones_like(y), apart, apart.square(), log_density), strict=True):
-                total += torch.where(part > 0.0, part * value, 0.0)
+            mass += part
+            information += torch.where(part > 0.0, part * log_density, 0.0)
             mixed = part.sum(0)
-            whole -= torch.where(mixed > 0.0, mixed * (log_density + log_weights).logsumexp(0), 0.0)
-        mass = sums[0].sum(0)  # one, but for the rule of integration
-        weights, kept = sums[0] / mass, sums[0].clamp_min(torch.finfo(mass.dtype).tiny)
-        mean = sums[1] / kept
+            total -= torch.where(mixed > 0.0, mixed * (log_density + log_weights).logsumexp(0), 0.0)
+        kept = mass.clamp_min(torch.finfo(mass.dtype).tiny)
         # -E_s[log(p_s g' / r_s)], with r_s the part of the calibrated mass over that of the base
-        entropy = (kept / mass).log() - log_weights - sums[3] / kept
-        variance = (sums[2] / kept - mean.square()).clamp_min(0.0)
-        return MappedMoments(weights, center + mean, variance, entropy, whole / mass)
+        entropy = (kept / mass.sum(0)).log() - log_weights - information / kept
+        return total / mass.sum(0), (mass / mass.sum(0) * entropy).sum(0)
 
-    def _log_change(self, y: Tensor, log_prob: Tensor) -> Tensor:
+    def _log_change(self, y: Tensor, log_prob: Tensor | None) -> Tensor:
         """log g'(F(y)), (B, D); of counts log of the calibrated probability over that of the base."""
-        if self.likelihood.discrete:
+        if self.likelihood.discrete and log_prob is not None:
             return self.log_prob_each(y).double() - log_prob
         return self.score_map.log_gradient(self.base.normal_score(y))
 
@@ -238,10 +278,9 @@ class MappedPredictive(NumericPredictive):
     @property
     def entropy(self) -> Tensor:
         """Entropy of each target's distribution in nats, (B, D)."""
-        return self._moments.total_entropy.to(self.draws.dtype)
+        return self._entropies[0].to(self.draws.dtype)
 
     @cached_property
     def expected_entropy(self) -> Tensor:
         """Average entropy of the calibrated components in nats, (B, D)."""
-        found = self._moments
-        return (found.weights * found.entropy).sum(0).to(self.draws.dtype)
+        return self._entropies[1].to(self.draws.dtype)

@@ -14,12 +14,16 @@ LARGEST = 600.0
 
 @dataclass(frozen=True, eq=False)
 class ScoreMap:
-    """h(z) = loc + scale sinh(tail asinh(z) - skew), for each of D targets."""
+    """h(z) = loc + scale sinh(tail asinh(z) - skew), for each of D targets, (D,), or of each row, (B, D)."""
 
     loc: Tensor
     scale: Tensor
     skew: Tensor
     tail: Tensor
+
+    def at(self, rows: Tensor, count: int) -> ScoreMap:
+        """The map for some of `count` rows, of which each may have numbers of its own, (B, D)."""
+        return ScoreMap(*(t[rows] if t.ndim == 2 and len(t) == count else t for t in vars(self).values()))
 
     def __call__(self, z: Tensor) -> Tensor:
         """h(z), (..., D)."""

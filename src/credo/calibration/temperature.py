@@ -71,6 +71,15 @@ class Temperature(Calibrator):
 
         return Temperature(math.exp(_minimum(cost)))
 
+    def extrapolated(self, before: Temperature, steps: float) -> Temperature:
+        """The temperature that comes `steps` of the way from `before` to this one further on, in logarithms.
+
+        Examples:
+            >>> Temperature(2.0).extrapolated(Temperature(4.0), 1.0).temperature
+            1.0
+        """
+        return Temperature(self.temperature * (self.temperature / before.temperature) ** steps)
+
     def apply(self, prediction: Predictive) -> Predictive:
         likelihood = prediction.likelihood
         if getattr(prediction, "conformal", None) is not None:

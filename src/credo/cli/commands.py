@@ -13,13 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from credo.cli.data_command import data, data_get, data_list
 from credo.cli.label_command import label
 from credo.cli.options import (
     COMPARED,
-    DATA_SETS,
     METHODS,
     NETWORKS,
-    PIXEL_LIKELIHOODS,
     PROBLEMS,
     STDOUT,
     Json,
@@ -28,6 +27,7 @@ from credo.cli.options import (
     Seed,
     experiments,
 )
+from credo.cli.vae_command import vae
 from credo.data import Task
 
 
@@ -78,6 +78,22 @@ def fit(
             show_default="every row counts as one",
         ),
     ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<column>",
+            help="Train on the past and test on the future: the column that orders the rows (dates or numbers).",
+            show_default="rows are held out at random",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<column>",
+            help="Hold out whole groups, such as all rows of a patient: the column that names them.",
+            show_default="each row by itself",
+        ),
+    ] = None,
     network: Annotated[
         str | None,
         typer.Option(help=f"Images: {', '.join(NETWORKS)}.", show_default="cnn", autocompletion=lambda: [*NETWORKS]),
@@ -120,6 +136,10 @@ def fit(
 
         credo fit survey.csv -t income --weights weight
 
+        credo fit sales.csv -t sold --time date
+
+        credo fit visits.csv -t outcome --group patient
+
         credo fit photos --out photos-run
 
         credo fit wine.csv -t quality --task classification --json --quiet
@@ -145,11 +165,19 @@ def predict(
     ask: Annotated[
         float | None, typer.Option(help="With --costs: what it costs to leave a row to a person.", show_default=False)
     ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            help="Numbers: leave rows to a person whose interval, from lower to upper, is wider than this.",
+            show_default="none is left",
+        ),
+    ] = None,
     with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Write the columns of the table too.")] = False,
     json_wanted: Annotated[bool, typer.Option("--json", help="Write JSON instead of CSV, one object per row.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and the predictions).")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")] = False,
 ) -> None:
     """Predict new rows or images with error bars, and flag those unlike the training data.
 
@@ -300,78 +328,6 @@ def reproduce(
         credo reproduce coin --out runs/coin --seed 3 --json
     """
     _run("reproduce", **locals())
-
-
-def vae(
-    images: Annotated[Path, typer.Argument(help="An npz or npy file, or a folder of pictures of one size.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the run.")] = Path("vae-run"),
-    latent: Annotated[int, typer.Option(min=1, help="Latent dimensions; 2 gives a map of the images.")] = 20,
-    likelihood: Annotated[
-        str,
-        typer.Option(help=f"Of pixels: {', '.join(PIXEL_LIKELIHOODS)}.", autocompletion=lambda: [*PIXEL_LIKELIHOODS]),
-    ] = "auto",
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="<int>", help="Passes over the images.", show_default="about 10,000 steps"),
-    ] = None,
-    test: Annotated[
-        float, typer.Option(help="Part of the images that is held out, where the file does not say which.")
-    ] = 0.1,
-    seed: Seed = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted training.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a run that lies in the folder.")] = False,
-    json_wanted: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Learn a variational autoencoder of images, with a report.
-
-    Of an npz file, x holds the images and y, if there is one, their classes, which color the pictures and are not
-    learned from; x_test and y_test are held out. In a folder, pictures of a class may lie in a folder of their own.
-    The report shows reconstructions, new images, the latent space and what each of its dimensions carries. Ctrl-C
-    loses nothing: the same command with --resume continues where it stopped, to the same numbers.
-
-    Exit code: 0 done, 1 it could not be done, 2 something in the command or the images must change, 130 interrupted.
-
-    Examples:
-
-        credo vae images.npz
-
-        credo vae pictures/ --latent 2 --out map
-
-        credo vae mnist.npz --likelihood binarized
-    """
-    _run("vae", **locals())
-
-
-def data() -> None:
-    """Data sets by name: list them, or write one to a file.
-
-    The list says which are available, and how to get the others.
-
-    Examples:
-
-        credo data list
-
-        credo data get diabetes && credo fit diabetes.csv --target progression
-    """
-
-
-def data_list(json_wanted: Json = False) -> None:
-    """Every data set there is, and whether it is available."""
-    _run("data", "list_all", **locals())
-
-
-def data_get(
-    name: Annotated[str, typer.Argument(help="One of `credo data list`.", autocompletion=lambda: [*DATA_SETS])],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="File to write; - for the standard output.", show_default="NAME.csv"),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file of that name.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
-) -> None:
-    """Write a data set to a file: tables as CSV, images as npz."""
-    _run("data", "get", **locals())
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -7,7 +7,7 @@ import sys
 import textwrap
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -141,6 +141,29 @@ def plain_warnings(console: Console) -> Iterator[None]:
         yield
 
 
+def check_new(out: Path, force: bool) -> None:
+    """Refuse to write over a file, unless that is wanted; devices and pipes are no files that could be lost."""
+    if out != STDOUT and out.is_file() and not force:
+        raise ValueError(f"{out} exists: give another file, or --force to replace it")
+
+
+def check_place(out: Path, given: Iterable[Path] = ()) -> None:
+    """Refuse a place that no file can be written to, or that holds what it is made of, before any work is done.
+
+    Args:
+        out: where the file goes; `-` for the standard output.
+        given: what the work reads.
+    """
+    if out == STDOUT:
+        return
+    if out.is_dir():
+        raise StorageError(f"{out} is a folder: name a file in it")
+    if not out.parent.is_dir():
+        raise StorageError(f"the folder {out.parent} does not exist: create it first")
+    if out.exists() and any(out.samefile(path) for path in given if path.exists()):
+        raise ValueError(f"{out} is itself to be predicted: write the predictions to another file")
+
+
 def write(out: Path, content: bytes) -> None:
     """Write a file in one instant: a reader, or a crash, finds the old content or the new.
 
@@ -157,10 +180,7 @@ def write(out: Path, content: bytes) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.flush()
         return
-    if out.is_dir():
-        raise StorageError(f"{out} is a folder: name a file in it")
-    if not out.parent.is_dir():
-        raise StorageError(f"the folder {out.parent} does not exist: create it first")
+    check_place(out)
     try:
         _replace(out, content) if out.is_file() or not out.exists() else out.write_bytes(content)
     except OSError as error:

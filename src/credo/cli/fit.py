@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -22,6 +23,7 @@ from credo.tabular.fitting import fit_table
 from credo.tabular.loading import LoadedTable
 from credo.tabular.runs import TableRun
 from credo.tabular.training import ValidationPoint
+from credo.vision.reading import SUFFIXES
 
 
 def run(
@@ -35,6 +37,8 @@ def run(
     epochs: int | None,
     drop: list[str] | None,
     weights: str | None,
+    time: str | None,
+    group: str | None,
     network: str | None,
     size: int | None,
     flip: bool,
@@ -47,6 +51,7 @@ def run(
 ) -> None:
     """The work of `credo fit`."""
     of_tables = {"--target": target, "--task": task, "--drop": drop or None, "--weights": weights}
+    of_tables |= {"--time": time, "--group": group}
     of_images: dict[str, object] = {"--network": network, "--size": size, "--flip": flip or None}
     of_images |= {"--false-alarms": false_alarms, "--device": device}
     if table.is_dir():
@@ -70,11 +75,13 @@ def run(
         )
         return
     _refuse(of_images, f"is for a folder of images, and {table} is none")
+    if table.suffix.lower() in SUFFIXES and table.exists():
+        raise ValueError(f"{table} is one image: give a folder with a folder of images for each class in it")
     if target is None and table.exists():
         raise ValueError(f"name the column of {table} that is to be predicted: --target COLUMN")
-    _of_table(
-        table, target or "", method, out, task, test, seed, epochs, drop, weights, resume, force, json_wanted, quiet
-    )
+    wish: dict[str, Any] = {"method": method, "out": out, "task": task, "test": test, "seed": seed, "epochs": epochs}
+    wish |= {"drop": drop or (), "weights": weights, "time": time, "group": group, "resume": resume, "force": force}
+    _of_table(table, target or "", wish, json_wanted, quiet)
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:
@@ -83,22 +90,7 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
         raise ValueError(f"{given[0]} {why}")
 
 
-def _of_table(
-    table: Path,
-    target: str,
-    method: str,
-    out: Path,
-    task: Task | None,
-    test: float,
-    seed: int,
-    epochs: int | None,
-    drop: list[str] | None,
-    weights: str | None,
-    resume: bool,
-    force: bool,
-    json_wanted: bool,
-    quiet: bool,
-) -> None:
+def _of_table(table: Path, target: str, wish: Mapping[str, Any], json_wanted: bool, quiet: bool) -> None:
     notes, said = remarks(quiet), answers(quiet or json_wanted)
     failure = None
 
@@ -108,22 +100,7 @@ def _of_table(
 
     with plain_warnings(notes), progress(notes) as bar:
         try:
-            done = fit_table(
-                table,
-                target,
-                method=method,
-                out=out,
-                task=task,
-                test=test,
-                seed=seed,
-                epochs=epochs,
-                drop=drop or (),
-                weights=weights,
-                resume=resume,
-                force=force,
-                on_loaded=on_loaded,
-                listener=_listener(bar.say),
-            )
+            done = fit_table(table, target, on_loaded=on_loaded, listener=_listener(bar.say), **wish)
         except SavedElsewhereError as error:
             done, failure = error.run, str(error)
         except UnsavedError as error:
@@ -145,7 +122,9 @@ def _listener(say: Callable[[str, float | None], None]) -> Callable[[ValidationP
     def listen(point: ValidationPoint) -> None:
         nonlocal last, best
         score = f"validation log likelihood per row {point.log_likelihood:.3f}"
-        if last < point.epochs <= point.limit:
+        if point.candidate:
+            say(f"choosing, {point.candidate}: {point.epochs:,} epochs, {score}", point.epochs / point.limit)
+        elif last < point.epochs <= point.limit:
             say(f"training: {point.epochs:,} epochs (at most {point.limit:,}), {score}", point.epochs / point.limit)
             last, best = point.epochs, point.epochs if point.best else best
         else:  # back to the best validation, and on from there

@@ -16,6 +16,8 @@ def tensor(values: Any, name: str) -> Tensor:
         values = torch.stack(list(values))
     if isinstance(values, Tensor) and values.layout is not torch.strided:
         raise TypeError(f"{name} is a sparse tensor, and credo computes with dense ones: give {name}.to_dense()")
+    if isinstance(values, Tensor) and values.is_meta:
+        raise TypeError(f"{name} is on the device meta, where tensors have a shape and no numbers")
     if isinstance(values, Tensor):
         # what was made in inference mode cannot take part in a gradient
         return values.detach().clone() if values.is_inference() else values.detach()

@@ -111,7 +111,8 @@ def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor, knots: Tens
     """Points and their weights, (...) each, for integrals over a mixture's density times something smooth.
 
     The trapezoidal rule with 32 points to the narrowest component, or piece by piece where that takes fewer. Between
-    the many knots of many components a rule of few points is enough.
+    the many knots of many components a rule of few points is enough. The rule of an element is its own: where others
+    need more points, it has none there but those of weight zero.
 
     Args:
         lower: where each component begins, (S, ...).
@@ -125,17 +126,25 @@ def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor, knots: Tens
         outer = [(first + cut * (last - first)).unsqueeze(0) for cut in _BEYOND]
         yield from _gauss_nodes(torch.cat([places, *outer]).sort(0).values, _RULE)
         return
-    spans = float(((last - first) / (upper - lower).amin(0)).nan_to_num(1.0).max())
-    points = 2 * math.ceil(16 * max(1.0, spans))
+    points = even_points(lower, upper, first, last)
     pieces = len(_CUTS) * len(lower) + len(_BEYOND) - 1
     rule = _gauss(max(_FEWEST, min(len(_RULE), _POINTS // pieces)))
-    if points <= len(rule) * pieces:
-        step = (last - first) / points
-        yield from ((first + k * step, step) for k in range(points + 1))
+    few = points <= len(rule) * pieces
+    for count in sorted({int(each) for each in points[few].flatten().tolist()}):
+        step = torch.where(points == count, (last - first) / count, 0.0)
+        yield from ((first + k * step, step) for k in range(count + 1))
+    if bool(few.all()):
         return
     inner = [lower + cut * (upper - lower) for cut in _CUTS]
     outer = [(first + cut * (last - first)).unsqueeze(0) for cut in _BEYOND]
-    yield from _gauss_nodes(torch.cat([*inner, *outer]).sort(0).values, rule)
+    for place, weight in _gauss_nodes(torch.cat([*inner, *outer]).sort(0).values, rule):
+        yield place, torch.where(few, 0.0, weight)
+
+
+def even_points(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """How many even steps from the first to the last place give every component 32 or more: powers of two, (...)."""
+    spans = ((last - first) / (upper - lower).amin(0)).nan_to_num(1.0).clamp(1.0, 2.0**30)
+    return torch.exp2((32.0 * spans).log2().ceil())
 
 
 def _gauss_nodes(knots: Tensor, rule: Rule) -> Iterator[Point]:

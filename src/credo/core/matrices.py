@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -59,10 +58,6 @@ class Matrix(ABC):
     def inverse_sqrt_matvec(self, v: Tensor) -> Tensor:
         """R v with R R^T = A^-1: of standard normal rows, draws from N(0, A^-1)."""
         return self.power(v, -0.5)
-
-    def quadratic(self, v: Tensor) -> Tensor:
-        """v^T A v, (M, ...)."""
-        return (v * self.matvec(v)).sum(-1)
 
     def to_dense(self) -> Tensor:
         """(M, P, P)."""
@@ -344,37 +339,6 @@ class LowRankPlusDiagonal(Matrix):
 
     def scaled(self, factor: float) -> LowRankPlusDiagonal:
         return LowRankPlusDiagonal(self.values * factor, self.columns * math.sqrt(factor))
-
-
-@dataclass(frozen=True, eq=False)
-class BlockDiagonal(Matrix):
-    """Matrices along the diagonal, zero elsewhere: one block for each layer, in the order of the entries."""
-
-    blocks: tuple[Matrix, ...]
-
-    @property
-    def size(self) -> int:
-        return sum(block.size for block in self.blocks)
-
-    def _pairs(self, v: Tensor) -> zip[tuple[Matrix, Tensor]]:
-        return zip(self.blocks, torch.split(v, [block.size for block in self.blocks], dim=-1), strict=True)
-
-    def power(self, v: Tensor, exponent: float) -> Tensor:
-        return torch.cat([block.power(part, exponent) for block, part in self._pairs(v)], dim=-1)
-
-    def log_det(self) -> Tensor:
-        return torch.stack([block.log_det() for block in self.blocks]).sum(0)
-
-    def diagonal(self) -> Tensor:
-        return torch.cat([block.diagonal() for block in self.blocks], dim=1)
-
-    def add_diagonal(self, values: Tensor | float) -> Self:
-        if isinstance(values, Tensor) and values.shape[-1:] == (self.size,) != (1,):
-            return replace(self, blocks=tuple(block.add_diagonal(part) for block, part in self._pairs(values)))
-        return replace(self, blocks=tuple(block.add_diagonal(values) for block in self.blocks))
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, blocks=tuple(block.scaled(factor) for block in self.blocks))
 
 
 def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -96,7 +96,7 @@ def weighted_squares(tensors: Sequence[Tensor], coefficients: Sequence[float]) -
     return torch.stack([_squares(t) * c for t, c in zip(flat, coefficients, strict=True)]).sum(0)
 
 
-LARGE = 2**20
+LARGE = 2**15
 """Entries of a tensor from which on memory counts for more than the time of a call."""
 
 
@@ -140,6 +140,17 @@ def unravel(flat: Tensor, layout: Layout) -> Params:
 def flatten(value: Any, prefix: str = "") -> dict[str, Tensor]:
     """Every tensor inside nested dataclasses, dicts and lists, by a dotted path."""
     return dict(_walk(value, prefix))
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors among arguments and results: in lists, tuples and dicts, one in the other."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        yield from tensors_in(tuple(value.values()))
 
 
 def _walk(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:

@@ -21,7 +21,7 @@ from credo.data.values import Series, infinities, numbers, words
 
 VERSION = 1
 """Of the JSON form."""
-CATEGORIES = 30
+CATEGORIES = 300
 """Categories of one column with a feature of their own, when the caller does not say how many."""
 
 

@@ -193,7 +193,7 @@ def _identifier(series: Series, distinct: int, missing: int) -> str:
     if is_number(series):
         if not whole:
             return ""
-        if _named_as_identifier(name):
+        if named_as_identifier(name):
             return "its name and its cells, all different, say that it only names the rows"
         first = numbers(series)[0]
         if first in (0.0, 1.0) and bool((numbers(series) == first + np.arange(rows)).all()):
@@ -204,7 +204,7 @@ def _identifier(series: Series, distinct: int, missing: int) -> str:
     return ""
 
 
-def _named_as_identifier(name: str) -> bool:
+def named_as_identifier(name: str) -> bool:
     if not name or name.startswith("Unnamed:") or name == "row name":
         return True
     return re.search(r"(^|[_\s.-])(id|uuid|guid|key|index|idx|no|nr|number|row)$", name.lower()) is not None or (

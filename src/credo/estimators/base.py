@@ -18,6 +18,7 @@ from credo.core.weights import check_weights, example_weights
 from credo.likelihoods import Likelihood
 from credo.posteriors import Posterior
 from credo.predictive import Predictive
+from credo.tabular.calibrating import calibrated
 from credo.tabular.recipes import Settings, recipe_of, table_model
 from credo.tabular.training import learn
 from credo.tabular.units import in_double, standardizing
@@ -57,6 +58,10 @@ class WeightedRows:
         return cls(X[counts], y[counts], each[counts])
 
 
+def _exactly(posterior: Posterior, x: Tensor) -> Predictive:
+    return in_double(posterior).predict(x)
+
+
 class BayesianEstimator(BaseEstimator, ABC):
     """A multilayer perceptron with a posterior over its weights, for tables."""
 
@@ -83,7 +88,8 @@ class BayesianEstimator(BaseEstimator, ABC):
         model = standardizing(model, rows.X, rows.weights)
         weights = None if rows.weights is None else torch.from_numpy(rows.weights)
         result = learn(model, torch.tensor(rows.X), y, recipe, weights=weights, seed=seed)
-        self.posterior_, self._precise = result.posterior, in_double(result.posterior)
+        self.posterior_ = calibrated(result, torch.tensor(rows.X), y, _exactly, weights=weights).posterior
+        self._precise = in_double(self.posterior_)
         self.epochs_ = result.epochs
         self.held_out_log_likelihood_ = result.validation
 

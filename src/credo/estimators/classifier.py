@@ -67,7 +67,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         hidden: Sequence[int] = HIDDEN,
         activation: str = ACTIVATION,
         prior: Prior | None = None,
-        members: int = 5,
+        members: int = 10,
         epochs: int | None = None,
         learning_rate: float = 3e-3,
         batch_size: int | None = None,
@@ -110,7 +110,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             return sample_weight
         if sample_weight is not None:
             sample_weight = example_weights(sample_weight, (len(y),), "sample_weight")
-        return class_weights(y, self.class_weight, weights=sample_weight)
+        return class_weights(y, self.class_weight, weights=sample_weight, missing=None)
 
     def predictive(self, X: Any) -> ClassPredictive:  # noqa: N803
         """The whole predictive distribution at the rows X: probabilities, entropy and its two parts, ..."""

@@ -66,7 +66,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         activation: str = ACTIVATION,
         prior: Prior | None = None,
         noise: str = "varying",
-        members: int = 5,
+        members: int = 10,
         epochs: int | None = None,
         learning_rate: float = 3e-3,
         batch_size: int | None = None,

@@ -8,11 +8,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from credo.evaluation.digits import number, percent
+from credo.evaluation.losses import beyond_chance, mean_and_error
 from credo.evaluation.metadata import TrainingLength
+from credo.evaluation.table_values import Baseline
 from credo.evaluation.values import Check, Rating
 
 Z = 1.96
 """Standard errors that chance exceeds once in twenty."""
+NAIVE_QUESTION = "Does it beat guessing?"
+SIMPLER_QUESTION = "Does it beat simpler models?"
+TRAINING_QUESTION = "Did training go well?"
+FAR_BEHIND, TWICE_BEHIND = 0.1, 1.5
+"""A model is far behind another if the difference of their losses is this part of that of guessing, or if its squared
+errors are so many times as large."""
 DOUBTS_QUESTION = "Does it know what it does not know?"
 FEW = 50
 """Below this many held-out rows, percentages are rough."""
@@ -58,32 +67,6 @@ def chance_range(part: float, count: int, tail: float = 0.025) -> tuple[float, f
     return low / count, min(high, count) / count
 
 
-def number(value: float) -> str:
-    """Three significant digits, without an exponent where possible.
-
-    Examples:
-        >>> number(1234.5), number(0.012345), number(47.98), number(5.0)
-        ('1,230', '0.0123', '48.0', '5')
-    """
-    if value == 0.0 or not math.isfinite(value):
-        return f"{value:g}"
-    digits = 2 - math.floor(math.log10(abs(value)))
-    if digits < -9 or digits > 9:
-        return f"{value:.2e}"
-    return f"{round(value, digits):,.{0 if value == round(value) else max(digits, 0)}f}"
-
-
-def percent(part: float) -> str:
-    """A proportion as a person says it.
-
-    Examples:
-        >>> percent(0.947).split(), percent(0.0046).split()
-        (['95', '%'], ['0.5', '%'])
-    """
-    digits = 1 if 0.0 < part < 0.0095 or 0.9905 < part < 1.0 else 0
-    return f"{100 * part:.{digits}f}\u00a0%"  # a space that does not break the line
-
-
 def beats_naive(losses: Tensor, naive_losses: Tensor, text: str, weights: Tensor | None = None) -> Check:
     """Whether the loss is lower than that of the answer that ignores the inputs, by more than chance.
 
@@ -93,21 +76,46 @@ def beats_naive(losses: Tensor, naive_losses: Tensor, text: str, weights: Tensor
         text: both, in words.
         weights: how much each row counts, (B,); None for one each.
     """
-    gain = naive_losses - losses
-    share = torch.full_like(gain, 1.0 / len(gain)) if weights is None else (weights / weights.sum()).to(gain)
-    mean, error = float((share * gain).sum()), math.inf
-    if len(gain) > 1:
-        # rows are drawn and weights are not: for equal ones it is the standard error of a mean
-        squares = float((share * (gain - mean)).square().sum())
-        error = math.sqrt(squares * len(gain) / (len(gain) - 1))
-    question = "Does it beat guessing?"
-    if mean > Z * error:
-        return Check(question, Rating.GOOD.value, f"Yes: {text}.")
+    mean, error = mean_and_error(naive_losses - losses, weights)
+    if mean > beyond_chance(len(losses)) * error:
+        return Check(NAIVE_QUESTION, Rating.GOOD.value, f"Yes: {text}.")
     if mean > 0:
-        return Check(question, Rating.FAIR.value, f"Perhaps: {text}; the difference could be chance.")
+        return Check(NAIVE_QUESTION, Rating.FAIR.value, f"Perhaps: {text}; the difference could be chance.")
     return Check(
-        question, Rating.POOR.value, f"No: {text}. The inputs say little about the target, or training failed."
+        NAIVE_QUESTION, Rating.POOR.value, f"No: {text}. The inputs say little about the target, or training failed."
     )
+
+
+def beats_simpler(baselines: Sequence[Baseline], losses: Tensor, naive: float, *, classes: bool) -> Check:
+    """Whether models that anyone would try first are worse, or at least no better than by chance.
+
+    Args:
+        baselines: on the same rows.
+        losses: of the posterior at each row, (B,): squared errors, or Brier scores.
+        naive: mean loss of the answer that ignores the inputs, against which differences are large or small.
+        classes: whether classes are predicted.
+    """
+    mean, limit = float(losses.double().mean()), beyond_chance(len(losses))
+    own = number(mean if classes else math.sqrt(mean))
+    what = "its Brier score is" if classes else "it is typically off by"
+    measure = "brier" if classes else "rmse"
+    each = [f"{one.title} {number(one.scores[measure])}{_beside(one, limit)}" for one in baselines]
+    said = f"{what} {own}, {', '.join(each)}"
+    behind = [one for one in baselines if one.gain < -limit * one.error]
+    if not behind:
+        level = any(one.gain > limit * one.error for one in baselines)
+        answer = f"{'Yes' if level else 'It is level with them'}: {said}."
+        return Check(SIMPLER_QUESTION, Rating.GOOD.value, answer)
+    best = min(behind, key=lambda one: one.gain)
+    far = -best.gain > FAR_BEHIND * naive or (not classes and mean > TWICE_BEHIND * (mean + best.gain))
+    advice = f"On these rows {best.title} would serve you better; or try another --method."
+    return Check(SIMPLER_QUESTION, (Rating.POOR if far else Rating.FAIR).value, f"No: {said}. {advice}")
+
+
+def _beside(one: Baseline, limit: float) -> str:
+    if one.gain > limit * one.error:
+        return " (worse)"
+    return " (better)" if one.gain < -limit * one.error else " (the difference could be chance)"
 
 
 def points_at_mistakes(doubt: Tensor, losses: Tensor, unit: str) -> Check:
@@ -153,15 +161,30 @@ def enough_rows(count: int) -> Check:
     return Check(question, Rating.FAIR.value, f"Few: {spread}. Hold out more rows, or read all numbers as rough.")
 
 
-def trained_well(finished: bool, notes: Sequence[str], training: TrainingLength | None) -> Check:
-    """Whether training came to its end, and whether that end was a choice of rows that it did not learn from.
+def trained_well(
+    finished: bool, notes: Sequence[str], training: TrainingLength | None, results: Sequence[Check] = ()
+) -> Check:
+    """Whether training came to its end, whether that end was a choice of rows that it did not learn from, and whether
+    anything came of it.
 
     Args:
         finished: whether it came to its end.
         notes: what was noticed on the way.
         training: how long it was; None where that is not known.
+        results: what held-out rows say of the predictions: training is no better than these.
     """
-    question = "Did training go well?"
+    check = _ended(finished, notes, training)
+    order = [Rating.GOOD.value, Rating.FAIR.value, Rating.POOR.value]
+    worst = max(results, key=lambda each: order.index(each.rating), default=check)
+    if order.index(worst.rating) <= order.index(check.rating):
+        return check
+    start = "No" if worst.rating == Rating.POOR.value else "In part"
+    came = f"{start}: it came to its end, but what came of it does not pass the question “{worst.question}”"
+    return Check(check.question, worst.rating, f"{came}.")
+
+
+def _ended(finished: bool, notes: Sequence[str], training: TrainingLength | None) -> Check:
+    question = TRAINING_QUESTION
     if not finished:
         trouble = notes[-1] if notes else "it did not come to its end"
         return Check(question, Rating.POOR.value, f"No: {trouble}.")
@@ -191,6 +214,17 @@ def doubts_at_all(disagreement: Tensor) -> Check:
         "No: it is a single network, whose error bars hold the noise alone. Rows unlike the training "
         "data cannot be flagged; use --method ensemble for that.",
     )
+
+
+def replaced(checks: Sequence[Check], *others: Check) -> tuple[Check, ...]:
+    """The checks with others in the place of those that ask the same, the worst first.
+
+    Args:
+        checks: as they were.
+        others: new ones, in the order in which those of the same rating are read.
+    """
+    asked = [check.question for check in others]
+    return worst_first((*others, *(check for check in checks if check.question not in asked)))
 
 
 def worst_first(checks: Sequence[Check]) -> tuple[Check, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,15 @@ from torch import Tensor
 from credo import metrics
 from credo.core.record import Record
 from credo.core.rng import Stream
+from credo.decide.certificates import certified_risks, smallest_risk
+from credo.decide.guarantee import SelectionCurve
 from credo.evaluation import checks, honesty
+from credo.evaluation.digits import number, percent, rounded
 from credo.evaluation.doubtful import doubtful_rows
+from credo.evaluation.losses import row_losses
 from credo.evaluation.metadata import TrainingLength
 from credo.evaluation.scores import LEVEL, scores
-from credo.evaluation.values import Calibration, Check, Doubtful, Evaluation, Floats, Rejection, Sample
+from credo.evaluation.values import Calibration, Certificates, Check, Doubtful, Evaluation, Floats, Rejection, Sample
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 from credo.uncertainty.familiarity import Familiarity, disagreement
 
@@ -47,6 +52,9 @@ class HeldOutRows:
         plain_share: part of the training rows that a single network learned from.
         training: how long training was; None where that is not known.
         weights: how much each row counts in the scores, (B,); None for one each.
+        unseen_doubt: for classes one minus the largest probability of training rows, as the networks predict them that
+            were not trained on them, (n,); None where that is not known.
+        unseen_mistakes: whether their most probable class is wrong, (n,), 1 or 0.
     """
 
     prediction: Predictive
@@ -62,6 +70,8 @@ class HeldOutRows:
     plain_share: float = 1.0
     training: TrainingLength | None = None
     weights: Tensor | None = None
+    unseen_doubt: Tensor | None = None
+    unseen_mistakes: Tensor | None = None
 
 
 def evaluate(case: HeldOutRows, seed: int = 0) -> Evaluation:
@@ -87,18 +97,42 @@ def evaluate(case: HeldOutRows, seed: int = 0) -> Evaluation:
         sample=_sample(view, case.row, seed),
         confusion=_confusion(view, len(case.classes)),
         epistemic_share=float(view.epistemic.sum() / (view.epistemic + view.aleatoric).sum().clamp_min(1e-300)),
-        doubtful=_doubtful(case, view, apart),
+        doubtful=_doubtful(case, view),
         checks=checks.worst_first(
             (
                 *view.checks,
                 checks.points_at_mistakes(view.doubt, view.losses, "mistakes" if case.classes else "error"),
                 checks.doubts_at_all(apart),
                 checks.enough_rows(len(case.y)),
-                checks.trained_well(case.record.finished, case.record.notes, case.training),
+                checks.trained_well(case.record.finished, case.record.notes, case.training, view.checks[:1]),
             )
         ),
         plain_share=case.plain_share,
+        **_promises(case, view),
     )
+
+
+class _Promises(TypedDict, total=False):
+    certificates: Certificates
+    out_of_fold: Rejection
+    out_of_fold_certificates: Certificates
+
+
+def _promises(case: HeldOutRows, view: _View) -> _Promises:
+    """What held-out rows promise about mistakes, and what training rows do, predicted by networks of the folds."""
+    if not case.classes:
+        return {}
+    found: _Promises = {"certificates": _certificates(SelectionCurve.of(view.doubt, view.losses))}
+    if case.unseen_doubt is not None and case.unseen_mistakes is not None:
+        curve = metrics.risk_coverage_of_losses(case.unseen_doubt, case.unseen_mistakes)
+        found["out_of_fold"] = _thinned(curve)
+        of_rows = SelectionCurve.of(case.unseen_doubt, case.unseen_mistakes)
+        found["out_of_fold_certificates"] = _certificates(of_rows)
+    return found
+
+
+def _certificates(curve: SelectionCurve) -> Certificates:
+    return Certificates(curve.rows, certified_risks(curve), smallest_risk(curve))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +159,11 @@ def _of_numbers(case: HeldOutRows) -> _View:
     assert isinstance(prediction, NumericPredictive)
     mean, observed = _flat(prediction.mean), _flat(case.y)
     lower, upper = (_flat(end) for end in prediction.interval(LEVEL))
-    losses, naive = (mean - observed).square(), (_flat(case.naive.mean) - observed).square()
+    losses, naive = (row_losses(each, case.y) for each in (prediction, case.naive))
+    stddev = _flat(prediction.variance).sqrt()
     outer, middle = (_held(prediction, observed, level) for level in (honesty.OUTER, honesty.MIDDLE))
     curve = metrics.coverage_curve(prediction, case.y)
-    errors = [checks.number(math.sqrt(_mean(each, case.weights))) for each in (losses, naive)]
+    errors = [number(math.sqrt(_mean(each, case.weights))) for each in (losses, naive)]
     text = f"its typical error is {errors[0]}, and {errors[1]} for always answering the mean"
     none = torch.empty(0, dtype=torch.float64)
     return _View(
@@ -142,10 +177,10 @@ def _of_numbers(case: HeldOutRows) -> _View:
         doubt=_flat(prediction.variance),
         losses=losses,
         predicted=[
-            f"{checks.number(m)} ({checks.number(low)} to {checks.number(high)})"
-            for m, low, high in zip(mean.tolist(), lower.tolist(), upper.tolist(), strict=True)
+            f"{rounded(m, sd)} ({rounded(low, sd)} to {rounded(high, sd)})"
+            for m, low, high, sd in zip(*(each.tolist() for each in (mean, lower, upper, stddev)), strict=True)
         ],
-        answers=[checks.number(value) for value in observed.tolist()],
+        answers=[number(value) for value in observed.tolist()],
         calibration=Calibration(
             _floats(curve.level), _floats(curve.coverage), (float(len(observed)),) * len(curve.level)
         ),
@@ -160,8 +195,13 @@ def _of_classes(case: HeldOutRows) -> _View:
     right = label == case.y
     naive = case.naive.mean.argmax(-1) == case.y
     curve = metrics.reliability_curve(prediction, case.y, bins=10)
-    parts = [checks.percent(_mean(each.double(), case.weights)) for each in (right, naive)]
-    text = f"it is right in {parts[0]} of the rows, and always answering the most frequent class in {parts[1]}"
+    parts = [percent(_mean(each.double(), case.weights)) for each in (right, naive)]
+    briers = [row_losses(each, case.y) for each in (prediction, case.naive)]
+    scores_of = [number(_mean(each, case.weights)) for each in briers]
+    text = (
+        f"its Brier score is {scores_of[0]}, and {scores_of[1]} for always answering how frequent each class is; it is "
+    )
+    text += f"right in {parts[0]} of the rows, and always answering the most frequent class in {parts[1]}"
     none = torch.empty(0, dtype=torch.float64)
     return _View(
         observed=case.y.double(),
@@ -174,12 +214,12 @@ def _of_classes(case: HeldOutRows) -> _View:
         doubt=1.0 - confidence,
         losses=(~right).double(),
         predicted=[
-            f"{case.classes[k]} ({checks.percent(p)})" for k, p in zip(label.tolist(), confidence.tolist(), strict=True)
+            f"{case.classes[k]} ({percent(p)})" for k, p in zip(label.tolist(), confidence.tolist(), strict=True)
         ],
         answers=[case.classes[k] for k in case.y.tolist()],
         calibration=Calibration(_floats(curve.confidence), _floats(curve.accuracy), _floats(curve.count)),
         checks=(
-            checks.beats_naive((~right).double(), (~naive).double(), text, case.weights),
+            checks.beats_naive(briers[0], briers[1], text, case.weights),
             honesty.sure_enough(confidence, right),
         ),
     )
@@ -243,11 +283,9 @@ def _confusion(view: _View, classes: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(row) for row in counts.tolist())
 
 
-def _doubtful(case: HeldOutRows, view: _View, apart: Tensor) -> tuple[Doubtful, ...]:
+def _doubtful(case: HeldOutRows, view: _View) -> tuple[Doubtful, ...]:
     whole = view.epistemic + view.aleatoric
     share = view.epistemic / whole.clamp_min(1e-300)
-    # without any disagreement the largest noise is what there is to show
-    doubt = apart if float(apart.max()) > 0.0 else whole
     return doubtful_rows(
-        doubt.numpy(), share.numpy(), view.predicted, view.answers, case.row, case.inputs, case.trained
+        view.doubt.numpy(), share.numpy(), view.predicted, view.answers, case.row, case.inputs, case.trained
     )

@@ -75,6 +75,8 @@ class RunMetadata:
         created: date and time, ISO 8601.
         credo: version.
         training: how long it was; None in runs of versions that did not record it.
+        time: name of the column by which the latest rows were held out; None where it was not so.
+        group: name of the column whose values were held out as a whole; None where it was not so.
     """
 
     source: str
@@ -89,6 +91,8 @@ class RunMetadata:
     created: str
     credo: str
     training: TrainingLength | None = None
+    time: str | None = None
+    group: str | None = None
 
     @staticmethod
     def from_json(data: Any) -> RunMetadata:

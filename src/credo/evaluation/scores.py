@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from credo import metrics
+from credo.evaluation.losses import mean_and_error, row_losses
 from credo.evaluation.values import Score
 from credo.likelihoods import Categorical, Gaussian
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive, predictive
@@ -27,35 +28,84 @@ class Measure:
         title: in plain words.
         of: gives the number, of a prediction, of what was observed and of the weights of the rows.
         better: "lower", "higher", or the number that it should be.
+        rows: gives what the measure is the mean of, (B,), for its standard error; None where it is no mean.
+        root: whether the measure is the root of that mean.
     """
 
     id: str
     title: str
     of: Callable[[Predictive, Tensor, Tensor | None], float]
     better: str | float
+    rows: Callable[[Predictive, Tensor], Tensor] | None = None
+    root: bool = False
+
+    def error(self, prediction: Predictive, y: Tensor, weights: Tensor | None) -> float | None:
+        """Standard error of the measure over rows; of a root by its derivative."""
+        if self.rows is None:
+            return None
+        mean, error = mean_and_error(self.rows(prediction, y), weights)
+        return _finite((error / (2.0 * math.sqrt(mean)) if mean > 0.0 else 0.0) if self.root else error)
 
 
 def _of(metric: Callable[..., float]) -> Callable[[Predictive, Tensor, Tensor | None], float]:
     return lambda prediction, y, weights: metric(prediction, y, weights=weights)
 
 
+def _absolute(prediction: Predictive, y: Tensor) -> Tensor:
+    return row_losses(prediction, y).sqrt()
+
+
+def _inside(prediction: Predictive, y: Tensor) -> Tensor:
+    lower, upper = (end.double().reshape(-1) for end in _numeric(prediction).interval(LEVEL))
+    observed = y.double().reshape(-1)
+    return ((lower <= observed) & (observed <= upper)).double()
+
+
+def _width(prediction: Predictive, y: Tensor) -> Tensor:
+    lower, upper = _numeric(prediction).interval(LEVEL)
+    return (upper - lower).double().reshape(-1)
+
+
+def _numeric(prediction: Predictive) -> NumericPredictive:
+    assert isinstance(prediction, NumericPredictive)
+    return prediction
+
+
+def _right(prediction: Predictive, y: Tensor) -> Tensor:
+    assert isinstance(prediction, ClassPredictive)
+    return (prediction.probs.argmax(-1) == y.reshape(-1)).double()
+
+
+def _log_prob(prediction: Predictive, y: Tensor) -> Tensor:
+    numeric = isinstance(prediction, NumericPredictive) and y.dim() == 1
+    return prediction.log_prob(y.unsqueeze(1) if numeric else y)
+
+
 OF_NUMBERS = (
-    Measure("rmse", "typical error (root mean square)", _of(metrics.rmse), "lower"),
-    Measure("mae", "mean absolute error", _of(metrics.mae), "lower"),
+    Measure("rmse", "root mean square error (typical error)", _of(metrics.rmse), "lower", row_losses, root=True),
+    Measure("mae", "mean absolute error", _of(metrics.mae), "lower", _absolute),
     Measure(
-        "coverage", "rows inside their 95 % interval", lambda p, y, w: metrics.coverage(p, y, LEVEL, weights=w), LEVEL
+        "coverage",
+        "rows inside their 95 % interval",
+        lambda p, y, w: metrics.coverage(p, y, LEVEL, weights=w),
+        LEVEL,
+        _inside,
     ),
     Measure(
-        "sharpness", "mean width of the 95 % interval", lambda p, _, w: metrics.sharpness(p, LEVEL, weights=w), "lower"
+        "sharpness",
+        "mean width of the 95 % interval",
+        lambda p, _, w: metrics.sharpness(p, LEVEL, weights=w),
+        "lower",
+        _width,
     ),
-    Measure("crps", "continuous ranked probability score", _of(metrics.crps), "lower"),
-    Measure("log_likelihood", "log likelihood per row", _of(metrics.log_likelihood), "higher"),
+    Measure("crps", "continuous ranked probability score (CRPS)", _of(metrics.crps), "lower"),
+    Measure("log_likelihood", "log likelihood per row", _of(metrics.log_likelihood), "higher", _log_prob),
 )
 OF_CLASSES = (
-    Measure("accuracy", "rows with the right class", _of(metrics.accuracy), "higher"),
+    Measure("accuracy", "rows with the right class (accuracy)", _of(metrics.accuracy), "higher", _right),
     Measure("calibration_error", "expected calibration error", _of(metrics.expected_calibration_error), "lower"),
-    Measure("brier", "Brier score", _of(metrics.brier), "lower"),
-    Measure("log_likelihood", "log likelihood per row", _of(metrics.log_likelihood), "higher"),
+    Measure("brier", "Brier score", _of(metrics.brier), "lower", row_losses),
+    Measure("log_likelihood", "log likelihood per row", _of(metrics.log_likelihood), "higher", _log_prob),
 )
 
 
@@ -76,7 +126,8 @@ def scores(
         single = [measure.of(one, y, weights) for one in plain]
         mean = math.fsum(single) / len(single) if single else None
         model, ignorant = _finite(measure.of(prediction, y, weights)), _finite(measure.of(naive, y, weights))
-        found.append(Score(measure.id, measure.title, model, _finite(mean), ignorant, measure.better))
+        error = measure.error(prediction, y, weights)
+        found.append(Score(measure.id, measure.title, model, _finite(mean), ignorant, measure.better, error))
     return tuple(found)
 
 

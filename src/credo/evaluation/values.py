@@ -8,6 +8,8 @@ from typing import Any
 
 from credo.core.config import decode, encode
 from credo.core.storage import StorageError
+from credo.decide.certificates import CertifiedRisk
+from credo.evaluation.table_values import TABLE_KINDS, TableFindings
 from credo.uncertainty.familiarity import Familiarity
 
 Floats = tuple[float, ...]
@@ -47,6 +49,7 @@ class Score:
         plain: of a single network of the posterior, on average over members; None for a method that is one.
         naive: of the answer that ignores all inputs.
         better: "lower", "higher", or a number that it should be.
+        error: standard error of `model`, by the number of held-out rows; None where it is not known.
     """
 
     id: str
@@ -55,6 +58,7 @@ class Score:
     plain: float | None
     naive: float | None
     better: str | float
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,21 @@ class Rejection:
 
 
 @dataclass(frozen=True)
+class Certificates:
+    """What rows promise about mistakes among those that are decided.
+
+    Attributes:
+        rows: how many.
+        table: for each risk how much is decided.
+        smallest: the smallest risk that can be promised for any row; None for no risk.
+    """
+
+    rows: int
+    table: tuple[CertifiedRisk, ...]
+    smallest: CertifiedRisk | None
+
+
+@dataclass(frozen=True)
 class Sample:
     """Some held-out rows for figures, (n,) each.
 
@@ -124,9 +143,10 @@ class Doubtful:
         row: its number in the user's file, from 1, the header not counted.
         predicted: in words: a number with its interval, or a class with its probability.
         observed: what was true.
-        epistemic_share: part of the doubt that more data like this row would remove, 0 to 1.
+        epistemic_share: part of the doubt that comes from the disagreement of the posterior's functions, 0 to 1.
         features: names and cells of the inputs, as the file has them.
         unusual: names of the inputs whose cells are rare among the training rows.
+        unfamiliar: whether it is flagged as unlike the training rows; its error bars then mean nothing.
     """
 
     row: int
@@ -135,6 +155,7 @@ class Doubtful:
     epistemic_share: float
     features: tuple[tuple[str, str], ...]
     unusual: tuple[str, ...]
+    unfamiliar: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,11 +174,15 @@ class Evaluation:
         familiarity: from which disagreement on a row counts as unlike the training data.
         sample: rows for figures.
         confusion: number of rows of each true class (first axis) that got each label; empty for numbers.
-        epistemic_share: part of the average doubt that more data would remove.
-        doubtful: the rows with the most epistemic doubt.
+        epistemic_share: part of the average doubt that comes from the disagreement of the posterior's functions.
+        doubtful: the rows with the most doubt.
         checks: questions with verdicts.
         plain_share: part of the training rows that a single network learned from; a member of an ensemble lacks those
             it validates on.
+        certificates: for classes what the held-out rows promise about mistakes.
+        out_of_fold: for classes the curve of training rows, each as the networks predict it that were not trained on
+            it: they are more, and what they promise belongs to these networks.
+        out_of_fold_certificates: what these rows promise.
     """
 
     task: str
@@ -175,6 +200,10 @@ class Evaluation:
     doubtful: tuple[Doubtful, ...]
     checks: tuple[Check, ...]
     plain_share: float = 1.0
+    certificates: Certificates | None = None
+    out_of_fold: Rejection | None = None
+    out_of_fold_certificates: Certificates | None = None
+    findings: TableFindings = TableFindings()
 
     def score(self, name: str) -> Score:
         """The measure of that name."""
@@ -197,6 +226,18 @@ class Evaluation:
 
 
 KINDS = {
-    kind.__name__: kind for kind in (Evaluation, Check, Score, Calibration, Rejection, Sample, Doubtful, Familiarity)
-}
+    kind.__name__: kind
+    for kind in (
+        Evaluation,
+        Check,
+        Score,
+        Calibration,
+        Rejection,
+        Sample,
+        Doubtful,
+        Familiarity,
+        Certificates,
+        CertifiedRisk,
+    )
+} | TABLE_KINDS
 """The classes that an evaluation on disk may name."""

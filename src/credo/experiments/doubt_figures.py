@@ -15,11 +15,14 @@ from credo.experiments.doubt import FILTERED, DoubtResult
 from credo.experiments.doubt_tables import AUROC, kinds
 from credo.reports.style import BLUE, COLORS, GRAY, RED, drawing
 
+QUICK = "digits-"
+"""With what the names of rows of the quick size begin."""
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def draw_all(folder: Path, found: Mapping[str, DoubtResult], classes: Sequence[str]) -> tuple[Figure, ...]:
-    """Every figure."""
+    """Every figure; rows of the quick size go by their names without the word for it."""
+    found = {name.removeprefix(QUICK): result for name, result in found.items()}
     return predictive(folder, found, classes), filtered(folder, found), detection(folder, found)
 
 
@@ -96,7 +99,24 @@ def detection(folder: Path, found: Mapping[str, DoubtResult]) -> Figure:
         panels[0].set_yticks(range(len(names)), names)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     caption = "How well each measure of doubt tells unknown images from known ones; the dotted line is chance."
-    return Figure("auroc.png", caption)
+    return Figure("auroc.png", caption + _below_chance(found, shown))
+
+
+def _below_chance(found: Mapping[str, DoubtResult], shown: Sequence[str]) -> str:
+    """A sentence on the measures that are larger for known images than for unknown ones, where there are such."""
+    below = {
+        score: None
+        for each in found.values()
+        for kind in shown
+        for score, values in each.detection[kind].items()
+        if values[AUROC] < 0.5
+    }
+    if not below:
+        return ""
+    return (
+        f" Below chance, for some method and kind of images: {', '.join(below)}. There it is larger for known images "
+        "than for unknown ones, and an alarm by it rings for the wrong ones."
+    )
 
 
 def _row(figure: Canvas, count: int) -> list[Any]:

@@ -84,6 +84,18 @@ class MultivariateGaussian(GaussianNoise):
         root = self.root(params)
         return root @ root.mT
 
+    @staticmethod
+    def params_of(covariance: Tensor) -> Params:
+        """The parameters whose covariance is this one, (..., D, D): the inverse of `covariance`."""
+        root = torch.linalg.cholesky(covariance)
+        log_scale = 0.5 * covariance.diagonal(dim1=-2, dim2=-1).log()
+        size = root.shape[-1]
+        rows, columns = torch.tril_indices(size, size, -1, device=root.device)
+        if not len(rows):
+            return {"log_scale": log_scale}
+        ratios = root / root.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+        return {"log_scale": log_scale, "correlation": ratios[..., rows, columns]}
+
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         root = self.root(params)
         white = torch.linalg.solve_triangular(root, (y - outputs).mT, upper=False)  # (..., D, B)

@@ -32,7 +32,7 @@ from credo.methods.ensemble import Ensemble
 from credo.model import LIKELIHOOD_PREFIX, Model, Target, likelihood_params
 from credo.nets.heads import Shapes
 from credo.nets.plan import Plan, measured_plan, obvious_plan
-from credo.nets.structure import fresh_note
+from credo.nets.structure import COMPILED, fresh_note
 from credo.posteriors import Posterior
 from credo.posteriors.base import checked_shape
 from credo.posteriors.writing import describe
@@ -112,6 +112,7 @@ def prepare(
         *source.notes,
         *model.network.passing_note(x),
         *_weights_note(source, model),
+        *_hooks_note(model.network.hooked),
         *off,
         *changes,
         *([choice] if choice else []),
@@ -165,6 +166,16 @@ def _weights_note(source: Source, model: Model) -> tuple[str, ...]:
     if not source.weighted or not any(isinstance(m, _BatchNorm) for m in model.network.module.modules()):
         return ()
     return ("the weights of examples count in the likelihood alone: for batch norm every example is one",)
+
+
+def _hooks_note(names: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence about hooks on parameters, which a copy of them does not have."""
+    if not names:
+        return ()
+    return (
+        f"the hooks on the gradients of {', '.join(names)} are not called: freeze a parameter by "
+        "requires_grad_(False), or multiply it by a mask in forward()",
+    )
 
 
 def _source(data: Data, method: Method, order: Stream, device: torch.device, dtype: torch.dtype) -> Source:
@@ -273,7 +284,7 @@ def start_tensors(start: Any, members: int) -> Params:
         return start_tensors({**dict(start.named_parameters()), **dict(start.named_buffers())}, members)
     if not isinstance(start, dict) or not all(isinstance(value, Tensor) for value in start.values()):
         raise TypeError(f"start must be a posterior, a module or a dict of tensors by name, got {type(start).__name__}")
-    return {name: value.detach() for name, value in start.items()}
+    return {name.replace(f"{COMPILED}.", ""): value.detach() for name, value in start.items()}
 
 
 def started(fresh: Variables, given: Params, module: nn.Module) -> Variables:

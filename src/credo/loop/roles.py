@@ -276,9 +276,15 @@ def _known_weights(weights: Tensor | None, mask: Tensor, prefix: str) -> Tensor:
 
 def _targets(values: Any, name: str, dtype: torch.dtype, *, per_member: bool) -> Inputs:
     """Targets are a tree where they have names; a tuple is one of rows."""
+    # `checked_targets` knows whether any may be missing
     if isinstance(values, Mapping):
-        return inputs(values, name, dtype, member_axis=per_member, missing=True)
-    return real_numbers(values, name, dtype, missing=True)  # `checked_targets` knows whether any may be
+        found = inputs(values, name, dtype, member_axis=per_member, missing=True)
+    else:
+        found = real_numbers(values, name, dtype, missing=True)
+    for path, t in leaves_of(found).items():
+        if t.is_complex():
+            raise ValueError(f"{name}{path and f'[{path!r}]'} is complex: give real and imaginary parts as columns")
+    return found
 
 
 def checked_targets(likelihood: Likelihood, outputs: int, y: Targets, name: str = "y") -> Targets:

@@ -107,12 +107,21 @@ def _expected_absolute(mean: Tensor, variance: Tensor) -> Tensor:
 def _by_sum(mixture: NumericPredictive, y: Tensor) -> Tensor:
     """sum_k (F(k) - [k >= y])^2 over whole numbers k: exact, because F is constant between them."""
     lower, upper = _reach(mixture, y)
-    total = torch.zeros_like(y)
+    total, adds = torch.zeros_like(y), type(mixture) in EXACT
+    below = mixture.cdf((lower - 1.0).to(mixture.draws.dtype)).double() if adds else total
     for offset in range(int((upper - lower).max()) + 1):
         k = lower + offset
-        error = mixture.cdf(k.to(mixture.draws.dtype)).double() - (k >= y).double()
+        # one probability more is cheaper than the distribution function anew
+        below = below + _probability(mixture, k) if adds else mixture.cdf(k.to(mixture.draws.dtype)).double()
+        error = below - (k >= y).double()
         total += torch.where(k < upper, error.square(), 0.0)
     return total
+
+
+def _probability(mixture: NumericPredictive, k: Tensor) -> Tensor:
+    """Of whole numbers, (B, D) in float64."""
+    draws, params = mixture.draws.double(), {name: value.double() for name, value in mixture.params.items()}
+    return mixture.average(mixture.likelihood.log_prob_each(draws, k, params).exp().to(mixture.draws.dtype)).double()
 
 
 def _by_quadrature(mixture: NumericPredictive, y: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Networks: torch modules as pure functions, and a few that credo can build itself."""
 
 from credo.nets.autoencoder import Autoencoder
+from credo.nets.columns import ColumnScales, Pieces, TableColumns
 from credo.nets.convolutional import CNN, LeNet5
 from credo.nets.dropout import Drops
 from credo.nets.mlp import MLP
@@ -13,13 +14,16 @@ __all__ = [
     "CNN",
     "MLP",
     "Autoencoder",
+    "ColumnScales",
     "Drops",
     "FilterResponseNorm",
     "LeNet5",
     "Net",
     "Network",
+    "Pieces",
     "Plan",
     "ResNet18",
     "ResNet20",
+    "TableColumns",
     "WideResNet",
 ]

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from credo.nets.columns import TableColumns
 from credo.nets.mlp import MLP
 
 _SMOOTH = (nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.SELU, nn.Softplus)
@@ -122,7 +123,7 @@ def dense_stack(module: nn.Module, *, before: Collection[str] = ()) -> DenseStac
             layers.append(Linear(names[id(leaf.weight)], None if leaf.bias is None else names[id(leaf.bias)]))
         elif isinstance(leaf, nn.Dropout):
             layers += [Drop()] if leaf.p > 0.0 else []
-        elif isinstance(leaf, _ELEMENTWISE):
+        elif isinstance(leaf, (*_ELEMENTWISE, TableColumns)):
             layers.append(leaf)
     return DenseStack(tuple(layers), flattens=type(leaves[0]) is nn.Flatten)
 
@@ -138,7 +139,7 @@ def _leaves(module: nn.Module) -> Iterator[nn.Module | None]:
             yield from _leaves(child)
     else:
         flat = type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
-        yield module if flat or type(module) in (nn.Linear, nn.Dropout, *_ELEMENTWISE) else None
+        yield module if flat or type(module) in (nn.Linear, nn.Dropout, TableColumns, *_ELEMENTWISE) else None
 
 
 def _changed(module: nn.Module) -> bool:

@@ -28,7 +28,7 @@ Around = Callable[[Params, Sequence[Tensor]], AbstractContextManager[Any]]
 Lend = Callable[[int], AbstractContextManager[None]]
 """Makes the context in which the member of this number may draw random numbers of its own."""
 
-HOOKS = tuple(name for name in vars(nn.Module()) if "hook" in name)
+HOOKS = tuple(name for name, value in vars(nn.Module()).items() if "hook" in name and isinstance(value, dict))
 """Where a module keeps what is called before and after it."""
 _THREAD = threading.local()
 
@@ -134,9 +134,8 @@ def put_back(skeleton: nn.Module, module: nn.Module, attributes: Iterable[Attrib
 
 def _remove(hooks: Any, given: Any) -> None:
     """Take away hooks that a pass has put on."""
-    if isinstance(hooks, dict):
-        for key in hooks.keys() - given.keys():
-            del hooks[key]
+    for key in hooks.keys() - given.keys():
+        del hooks[key]
 
 
 def one_by_one(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from credo.core.checks import check_rate, is_number, whole_number
+from credo.nets.columns import ColumnScales, TableColumns
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -28,6 +29,8 @@ class MLP(nn.Module):
         hidden: width of each hidden layer, or of the only one; empty for a linear model.
         activation: relu, tanh, sigmoid, gelu, silu or softplus.
         dropout: rate after each hidden layer; 0 for none.
+        columns: how the columns of a table enter: scaled without outliers, and in pieces (`TableColumns`); None as they
+            are.
 
     Examples:
         >>> import torch
@@ -42,6 +45,7 @@ class MLP(nn.Module):
         hidden: Sequence[int] | int = (50, 50),
         activation: str = "relu",
         dropout: float = 0.0,
+        columns: ColumnScales | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
@@ -58,6 +62,10 @@ class MLP(nn.Module):
         }
         layers: list[nn.Module] = [nn.Flatten()]
         width = inputs
+        if columns is not None:
+            first = TableColumns(columns, inputs)
+            self.config["columns"], width = first.scales.config, first.features
+            layers = [first]
         for size in widths:
             layers += [nn.Linear(width, size), ACTIVATIONS[activation]()]
             if dropout > 0.0:

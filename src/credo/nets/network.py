@@ -28,6 +28,7 @@ from credo.nets.random_calls import DropoutCall, Masked
 from credo.nets.scaling import InputScaling
 from credo.nets.structure import aliases, fan_in, made, private_copy, quiet, reinitialized, skeleton
 from credo.nets.tracing import Recent, Trace, trace
+from credo.nets.trainable import check_gradient, explained
 
 Net = nn.Module | Callable[[], nn.Module]
 
@@ -48,7 +49,9 @@ class Network:
         self.dropout, self.scaling = dropout, scaling
         self.output_rule: OutputRule | HeadsRule = OutputRule()
         with Stream(0, ("structure",)).borrowed_global():
-            self.module = private_copy(made(net))
+            given = made(net)
+            self.module = private_copy(given)
+        self.hooked = tuple(name for name, p in given.named_parameters() if p._backward_hooks)
         self._aliases = aliases(self.module)
         places = [] if dropout is None else dropout.layer_names(self.module)
         connections = dropout is not None and dropout.drops is Drops.WEIGHTS
@@ -77,6 +80,7 @@ class Network:
         """The same network with other dropout."""
         twin = Network(self._make or self.module, dropout=change, scaling=self.scaling)
         twin = twin.with_outputs(self.output_rule)
+        twin.hooked = self.hooked
         return twin.without_noise() if self.noise_off else twin
 
     def with_outputs(self, rule: OutputRule | HeadsRule) -> Network:
@@ -207,7 +211,10 @@ class Network:
         leaves = {name: variables.params[name][:1].detach().requires_grad_() for name in self.layout}
         buffers = {name: b[:1].clone() for name, b in variables.buffers.items()}
         with torch.enable_grad():
-            return self.evaluate(Variables(leaves, buffers), few(x, 2), Plan.ONE_BY_ONE).requires_grad
+            outputs = self.evaluate(Variables(leaves, buffers), few(x, 2), Plan.ONE_BY_ONE)
+        if outputs.requires_grad:
+            check_gradient(outputs, leaves)
+        return outputs.requires_grad
 
     def vectorizes(self, variables: Variables, x: Inputs) -> bool:
         """Whether torch can compute several members at once for inputs like x (B, ...), tried once with a few examples.
@@ -291,7 +298,9 @@ class Network:
         stack = None if around else self._stack(x, seen, x_per_member=x_per_member)
         lend = None if seen.alone is None else lend_to_members(rng, variables.device)
         plan = plan if seen.alone is None else Plan.ONE_BY_ONE
-        return self._run(forward, stack, variables, self.scaled(x), masks, plan, x_per_member=x_per_member, lend=lend)
+        given = (forward, stack, variables, self.scaled(x), masks, plan)
+        with explained():
+            return self._run(*given, x_per_member=x_per_member, lend=lend)
 
     def draw(
         self,

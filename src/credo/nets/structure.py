@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import inspect
+from collections.abc import Callable
 from itertools import chain
 
 import torch
@@ -18,6 +20,8 @@ _WEIGHTS = ("weight", "in_proj_weight", "q_proj_weight", "k_proj_weight", "v_pro
 """How the names of weights begin, in the layers of torch that multiply by them."""
 _COMPUTED_FROM = ("_g", "_orig")
 """How torch's hooks call the parameters that they compute a weight from."""
+COMPILED = "_orig_mod"
+"""How torch.compile calls the module that it has compiled."""
 SIZE_RATIO = 1.5
 """Between two typical sizes of a parameter, from which on they are told apart."""
 FEWEST_ENTRIES = 100
@@ -28,13 +32,36 @@ NAMED = 5
 
 def made(net: object) -> nn.Module:
     """The module, or what a function without arguments makes."""
-    module = net if isinstance(net, nn.Module) or not callable(net) else net()
+    module = net if isinstance(net, nn.Module) or not callable(net) else _called(net)
     if not isinstance(module, nn.Module):
         raise TypeError(
             f"the network is of type {type(module).__name__}: give a torch module, or a function without arguments "
             "that makes one"
         )
     return module
+
+
+def _called(make: Callable[[], object]) -> object:
+    try:
+        inspect.signature(make).bind()
+    except TypeError as error:
+        raise TypeError(
+            f"the network is a function or class that needs arguments ({error}): give a torch module, or a function "
+            "without arguments that makes one, such as lambda: Net(...)"
+        ) from None
+    except ValueError:  # some built-in ones do not say what they take
+        pass
+    return make()
+
+
+def _uncompiled(module: nn.Module) -> nn.Module:
+    """The module as it was before `torch.compile`, which guards against other weights than its own."""
+    for part in list(module.modules()):
+        for name, child in part.named_children():
+            if COMPILED in child._modules:
+                setattr(part, name, child._modules[COMPILED])
+    original = module._modules.get(COMPILED)
+    return module if original is None else original
 
 
 def private_copy(module: nn.Module) -> nn.Module:
@@ -50,6 +77,7 @@ def private_copy(module: nn.Module) -> nn.Module:
         copied = copy.deepcopy(module, _computed_weights(module)).to("cpu")
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"the network cannot be copied ({error}): give Model a function that makes it") from None
+    copied = _uncompiled(copied)
     without_reentrant(copied)
     for layer in copied.modules():
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag):

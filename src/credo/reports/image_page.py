@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from credo.evaluation.checks import percent
+from credo.evaluation.digits import percent
 from credo.evaluation.image_metadata import ImageMetadata
 from credo.evaluation.values import Evaluation
 from credo.reports.page import rendered

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from credo.evaluation.checks import percent
+from credo.evaluation.digits import percent
 from credo.evaluation.metadata import RunMetadata
 from credo.evaluation.values import Evaluation
 from credo.reports import words

@@ -9,7 +9,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from credo.evaluation.checks import percent
+from credo.evaluation.digits import percent
 from credo.evaluation.values import Evaluation
 from credo.reports import table_figures as draw
 from credo.reports.inline import HEIGHT, svg

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credo.evaluation.checks import number, percent
+from credo.evaluation.digits import number, percent
 from credo.evaluation.metadata import RunMetadata
 from credo.evaluation.values import Evaluation, Rating, Score
 

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 import datetime
 import shutil
-import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor, as_tensor
 
 from credo.core.folders import check_folder, save_or_rescue
 from credo.core.threads import one_thread
 from credo.data import Task
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
+from credo.data.splits import Index
 from credo.data.values import numbers
 from credo.evaluation.evaluate import HeldOutRows, evaluate
 from credo.evaluation.metadata import RunMetadata, TrainingLength, columns_metadata
 from credo.evaluation.scores import naive_classes, naive_numbers
 from credo.evaluation.values import Evaluation
-from credo.likelihoods import Categorical, HeteroscedasticGaussian
-from credo.posteriors import Posterior
+from credo.posteriors import Calibrated, Posterior
 from credo.posteriors.draws import Draws
-from credo.predictive import Predictive
+from credo.predictive import ClassPredictive, Predictive
+from credo.tabular.calibrating import CalibratedFit, OutOfFold, calibrated
+from credo.tabular.choosing import TableRows
+from credo.tabular.designing import design_table
+from credo.tabular.examining import Examination
 from credo.tabular.loading import FitRequest, LoadedTable, load_table
 from credo.tabular.predictions import predict_exactly, predict_rows
-from credo.tabular.recipes import SMALLEST_NOISE, Settings, recipe_of, table_model
+from credo.tabular.recipes import Recipe, Settings, recipe_of
 from credo.tabular.resuming import check_request, interruptible, save_request, training_folder
 from credo.tabular.runs import TableRun
 from credo.tabular.saving import save_run
 from credo.tabular.training import FEW_ROWS, ValidationListener, learn
 from credo.tabular.units import in_units
-from credo.tabular.validation import LARGEST_COPY
+from credo.tabular.validation import LARGEST_COPY, held_out_parts
 
 
 def fit_table(
@@ -50,6 +56,8 @@ def fit_table(
     epochs: int | None = None,
     drop: Sequence[str] = (),
     weights: str | None = None,
+    time: str | None = None,
+    group: str | None = None,
     resume: bool = False,
     force: bool = False,
     on_loaded: Callable[[LoadedTable], None] | None = None,
@@ -72,6 +80,10 @@ def fit_table(
         drop: names of columns that must not be used.
         weights: name of the column that says how much each row counts, in training and in the scores: a weight of two
             is a row that comes twice. It is no input, and rows to predict need not have it.
+        time: name of the column that orders the rows in time: it is trained on the past and tested on the future, as a
+            model is that will be used for what comes. The column is no input.
+        group: name of the column that says which rows belong together (a patient's visits): no group is on both sides,
+            as where new patients will be predicted. The column is no input.
         resume: continue an interrupted training of this run, to the same numbers.
         force: replace a run that lies in the folder, and start over where a training was interrupted.
         on_loaded: called when the table is understood, before training.
@@ -97,7 +109,7 @@ def fit_table(
         >>> list(run.predict(frame.head(2)).columns[:4])
         ['mean', 'stddev', 'lower', 'upper']
     """
-    request = FitRequest(target, method, _task(task), test, seed, epochs, tuple(drop), weights)
+    request = FitRequest(target, method, _task(task), test, seed, epochs, tuple(drop), weights, time, group)
     if out is None:
         if resume:
             raise ValueError("resume=True needs out=, the folder of the run")
@@ -145,34 +157,53 @@ def train_and_evaluate(
     request, problem, parts = loaded.request, loaded.problem, loaded.parts
     encoder = Encoder.fit(problem, parts.train)
     trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
-    posterior, length = _train(encoder, trained, request, listener, folder)
-    rows = loaded.file_rows[parts.test]
-    evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
+    groups = None if loaded.groups is None else loaded.groups[parts.train]
+    fitted, length, encoder = _train(encoder, trained, request, listener, folder, groups)
+    posterior, rows = fitted.posterior, loaded.file_rows[parts.test]
+    evaluation = _evaluate(fitted, encoder, length, trained, held_out, rows, request)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
+    evaluation = _examined(loaded, posterior, encoder, evaluation, answers, length)
     observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
     predictions = pd.concat([observed, answers], axis=1)
     return TableRun(posterior, encoder, evaluation, predictions, _metadata(loaded, length))
 
 
 def _train(
-    encoder: Encoder, frame: pd.DataFrame, request: FitRequest, listener: ValidationListener | None, folder: Path | None
-) -> tuple[Posterior, TrainingLength]:
-    x, y = encoder.encode(frame).x, encoder.encode_target(frame)
+    encoder: Encoder,
+    frame: pd.DataFrame,
+    request: FitRequest,
+    listener: ValidationListener | None,
+    folder: Path | None,
+    groups: Index | None = None,
+) -> tuple[CalibratedFit, TrainingLength, Encoder]:
+    """Also the encoder with the target in the units that suit its noise."""
     settings = Settings(request.epochs)
     recipe = recipe_of(request.method, settings)
-    if isinstance(encoder.target, ClassTarget):
-        model = table_model(x.shape[1], len(encoder.target.classes), Categorical(), recipe)
-    else:
-        model = table_model(x.shape[1], 2, HeteroscedasticGaussian(SMALLEST_NOISE), recipe)
-    weights = _weights(frame, request)
-    result = learn(model, x, y, recipe, weights=weights, seed=request.seed, listener=listener, folder=folder)
+    assert isinstance(recipe, Recipe)
+    x, y, seed = encoder.encode(frame).x, _targets(encoder, frame), request.seed
+    rows = TableRows(x, y, _weights(frame, request), groups)
+    table = design_table(encoder, rows, recipe, seed=seed, listener=listener, folder=folder)
+    weights = rows.weights
+    result = learn(
+        table.model, x, table.y, recipe, weights=weights, groups=groups, seed=seed, listener=listener, folder=folder
+    )
     assert result.epochs is not None  # a method by name has epochs
     chosen, limit = result.validation is not None, settings.limit(len(x))
-    return result.posterior, TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    length = TrainingLength(result.epochs - result.cooling, result.cooling, limit, chosen)
+    result = replace(result, posterior=table.design.noted(result.posterior))
+    return calibrated(result, x, table.y, predict_exactly, weights=weights), length, table.encoder
+
+
+def _targets(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
+    """In the units of the table, (N, 1) in float64, or class numbers (N,)."""
+    if isinstance(encoder.target, ClassTarget):
+        return encoder.encode_target(frame)
+    encoder.encode_target(frame)  # says what is wrong with them
+    return as_tensor(numbers(frame[encoder.target.name])).unsqueeze(1)
 
 
 def _evaluate(
-    posterior: Posterior,
+    fitted: CalibratedFit,
     encoder: Encoder,
     length: TrainingLength,
     trained: pd.DataFrame,
@@ -180,7 +211,7 @@ def _evaluate(
     rows: np.ndarray,
     request: FitRequest,
 ) -> Evaluation:
-    x, target = encoder.encode(held_out).x, encoder.target
+    posterior, x, target = fitted.posterior, encoder.encode(held_out).x, encoder.target
     known, observed = (_observed(encoder, frame) for frame in (trained, held_out))
     if isinstance(target, ClassTarget):
         naive: Predictive = naive_classes(known, len(target.classes), len(observed), _weights(trained, request))
@@ -201,8 +232,45 @@ def _evaluate(
         plain_share=_plain_share(posterior, len(trained), x.shape[1]),
         training=length,
         weights=_weights(held_out, request),
+        **_mistakes(fitted.unseen, encoder.encode_target(trained)),
     )
     return evaluate(case, request.seed)
+
+
+def _mistakes(unseen: OutOfFold | None, y: Tensor) -> dict[str, Tensor]:
+    """Doubt and mistakes of training rows, for classes, by networks that were not trained on them."""
+    if unseen is None or not isinstance(unseen.parts[0], ClassPredictive):
+        return {}
+    probs = torch.cat([part.mean.double() for part in unseen.parts])
+    wrong = probs.argmax(-1) != torch.cat(unseen.of(y))
+    return {"unseen_doubt": 1.0 - probs.max(-1).values, "unseen_mistakes": wrong.double()}
+
+
+def _examined(
+    loaded: LoadedTable,
+    posterior: Posterior,
+    encoder: Encoder,
+    evaluation: Evaluation,
+    answers: pd.DataFrame,
+    length: TrainingLength,
+) -> Evaluation:
+    """The evaluation with what else held-out rows can tell."""
+    parts = loaded.parts
+    trained, held_out = (loaded.problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
+    each = [_weights(frame, loaded.request) for frame in (trained, held_out)]
+    examination = Examination(
+        loaded=loaded,
+        encoder=encoder,
+        predict=lambda x: _predicted(posterior, x, encoder),
+        answer=lambda rows: predict_rows(posterior, encoder, evaluation, rows).frame,
+        answers=answers,
+        trained=trained,
+        held_out=held_out,
+        known=_observed(encoder, trained),
+        observed=_observed(encoder, held_out),
+        weights=None if each[0] is None or each[1] is None else (each[0], each[1]),
+    )
+    return examination.of(evaluation, posterior.record, length)
 
 
 def _weights(frame: pd.DataFrame, request: FitRequest) -> Tensor | None:
@@ -227,6 +295,8 @@ def _predicted(posterior: Posterior, x: Tensor, encoder: Encoder) -> Predictive:
 
 def _single_networks(posterior: Posterior) -> Sequence[Posterior]:
     """Every member as a network by itself; none where the posterior is one."""
+    if isinstance(posterior, Calibrated):
+        return _single_networks(posterior.base)
     points = posterior.members()
     if isinstance(posterior, Draws) and points.members == 1:
         return ()
@@ -239,7 +309,7 @@ def _plain_share(posterior: Posterior, rows: int, features: int) -> float:
     members = posterior.members().members
     if members == 1 or rows < FEW_ROWS:
         return 1.0
-    return 1.0 - 1.0 / members if rows * features * members <= LARGEST_COPY else 0.9
+    return 1.0 - held_out_parts(members) / members if rows * features * members <= LARGEST_COPY else 0.9
 
 
 def _metadata(loaded: LoadedTable, length: TrainingLength) -> RunMetadata:
@@ -253,8 +323,10 @@ def _metadata(loaded: LoadedTable, length: TrainingLength) -> RunMetadata:
         method=request.method,
         test=request.test,
         seed=request.seed,
-        seconds=time.monotonic() - loaded.started,
+        seconds=monotonic() - loaded.started,
         created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         credo=version("credo"),
         training=length,
+        time=request.time,
+        group=request.group,
     )

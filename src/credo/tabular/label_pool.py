@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import as_tensor
 
 from credo.data import DataError, Task
 from credo.data.columns import fit_column
@@ -18,12 +19,13 @@ from credo.data.problem import Column, Kind, column_of
 from credo.data.reading import InputTable
 from credo.data.scaling import mean_and_scale
 from credo.data.values import infinities, numbers
-from credo.likelihoods import Categorical, HeteroscedasticGaussian
 from credo.posteriors import Posterior
 from credo.predictive import Predictive
+from credo.tabular.choosing import TableRows
+from credo.tabular.designing import design_table
 from credo.tabular.label_session import ROW, LabelRequest
 from credo.tabular.predictions import FAR
-from credo.tabular.recipes import SMALLEST_NOISE, Recipe, Settings, recipe_of, table_model
+from credo.tabular.recipes import Recipe, Settings, recipe_of
 from credo.tabular.training import learn
 
 DRAWS = 100
@@ -90,12 +92,13 @@ class TablePool(LabelPool):
             mean, scale = mean_and_scale(numbers(answers))
             target = NumericTarget(self.request.target, float(mean), float(scale))
         encoder = self.encoder(target)
-        x, y = encoder.encode(self.table.frame.iloc[list(labels)]).x, target.encode(answers)
-        likelihood = Categorical() if isinstance(target, ClassTarget) else HeteroscedasticGaussian(SMALLEST_NOISE)
-        outputs = len(target.classes) if isinstance(target, ClassTarget) else 2
-        model = table_model(x.shape[1], outputs, likelihood, recipe)
-        found = learn(model, x, y, recipe, seed=seed, folder=folder)
-        return LearnedTable(self.table.frame, encoder, found.posterior, self.request.method)
+        x = encoder.encode(self.table.frame.iloc[list(labels)]).x
+        known = isinstance(target, ClassTarget)
+        y = target.encode(answers) if known else as_tensor(numbers(answers)).unsqueeze(1)
+        made = design_table(encoder, TableRows(x, y), recipe, seed=seed, folder=folder)
+        found = learn(made.model, x, made.y, recipe, seed=seed, folder=folder)
+        posterior = made.design.noted(found.posterior)
+        return LearnedTable(self.table.frame, made.encoder, posterior, self.request.method)
 
     def encoder(self, target: NumericTarget | ClassTarget) -> Encoder:
         """Of the whole pool, which is known from the beginning."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from credo.data import Task
+from credo.data.leaks import Leak, leaks
 from credo.data.problem import Kind, TableProblem, pose
 from credo.data.reading import InputTable, read_table, table_of
-from credo.data.splits import Split, split
-from credo.data.values import numbers, words
+from credo.data.splits import Index, Split
+from credo.data.values import numbers
 from credo.tabular.recipes import RECIPES, Settings
+from credo.tabular.sides import (
+    GROUP_ROLE,
+    TIME_ROLE,
+    Sides,
+    random_sides,
+    sides_by_group,
+    sides_by_time,
+    with_copies,
+    with_role,
+)
 from credo.tabular.weighing import RowWeights
 
 LEAST = 8
@@ -37,6 +48,8 @@ class FitRequest:
         epochs: at most so many passes over the data before the learning rate falls; None for the method's own limit.
         drop: names of columns that must not be used.
         weights: name of the column that says how much each row counts; None for one each.
+        time: name of the column that orders the rows in time, the latest are held out; None for rows at random.
+        group: name of the column that says which rows belong together on one side; None for each by itself.
     """
 
     target: str
@@ -47,6 +60,8 @@ class FitRequest:
     epochs: int | None = None
     drop: tuple[str, ...] = ()
     weights: str | None = None
+    time: str | None = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.test < 1.0:
@@ -59,9 +74,18 @@ class FitRequest:
         if self.weights is not None and self.weights in (self.target, *self.drop):
             role = "the target" if self.weights == self.target else "to be dropped"
             raise ValueError(f"{self.weights!r} is {role} and cannot weigh the rows")
+        self._check_sides()
         if self.method not in RECIPES:
             raise ValueError(f"method must be one of {', '.join(RECIPES)}, got {self.method!r}")
         Settings(self.epochs)
+
+    def _check_sides(self) -> None:
+        if self.time is not None and self.group is not None:
+            raise ValueError("time and group cannot both divide the rows: choose one")
+        for name, column in (("time", self.time), ("group", self.group)):
+            taken = {self.target: "the target", self.weights: "the weight of the rows"}
+            if column is not None and column in taken:
+                raise ValueError(f"{name}={column!r} is {taken[column]} and cannot divide the rows")
 
     @property
     def options(self) -> dict[str, object]:
@@ -75,6 +99,8 @@ class FitRequest:
             "--epochs": self.epochs,
             "--drop": " --drop ".join(sorted(set(self.drop))) or None,
             "--weights": self.weights,
+            "--time": self.time,
+            "--group": self.group,
         }
 
 
@@ -89,6 +115,8 @@ class LoadedTable:
         parts: which rows are training rows and which are held out.
         started: when work began, by the monotonic clock.
         weights: of all rows of the table; None for one each.
+        groups: number of the group of each row of the problem, that validation rows must not cut; None for none.
+        leaks: ways in which held-out rows may flatter the result.
     """
 
     request: FitRequest
@@ -97,6 +125,8 @@ class LoadedTable:
     parts: Split
     started: float
     weights: RowWeights | None = None
+    groups: Index | None = None
+    leaks: tuple[Leak, ...] = ()
 
     @property
     def file_rows(self) -> NDArray[np.int64]:
@@ -124,15 +154,29 @@ def load_table(table: pd.DataFrame | str | Path, request: FitRequest) -> LoadedT
     started = time.monotonic()
     found = table_of(table, "the table") if isinstance(table, pd.DataFrame) else read_table(table)
     problem, weights = _posed(found, request)
-    classes = words(problem.frame[request.target]).astype(str) if problem.task is Task.CLASSIFICATION else None
-    parts = split(len(problem.frame), test=request.test, seed=request.seed, classes=classes)
-    _check_training_rows(problem, parts, request.test)
-    return LoadedTable(request, found, problem, parts, started, weights)
+    problem, sides = _divided(problem, request)
+    _check_training_rows(problem, sides.parts, request.test)
+    ways = leaks(problem, divided=request.time is not None or request.group is not None, seed=request.seed)
+    problem = replace(problem, notes=(*problem.notes, *(leak.sentence for leak in ways)))
+    return LoadedTable(request, found, problem, sides.parts, started, weights, sides.groups, ways)
+
+
+def _divided(problem: TableProblem, request: FitRequest) -> tuple[TableProblem, Sides]:
+    """Both sides of the table, and words about the column that divides it."""
+    if request.time is not None:
+        sides = sides_by_time(problem, request.time, request.test)
+        return with_role(problem, request.time, TIME_ROLE), sides
+    if request.group is not None:
+        sides = sides_by_group(problem, request.group, request.test, request.seed)
+        return with_role(problem, request.group, GROUP_ROLE), sides
+    sides = random_sides(problem, request.test, request.seed)
+    return with_copies(problem, sides), sides
 
 
 def _posed(table: InputTable, request: FitRequest) -> tuple[TableProblem, RowWeights | None]:
     """What is asked of the rows that count, and how much each row does."""
-    unused = dict.fromkeys(request.drop, Kind.IDENTIFIER)
+    sides = [column for column in (request.time, request.group) if column is not None]
+    unused = dict.fromkeys((*request.drop, *sides), Kind.IDENTIFIER)
     if request.weights is None:
         return pose(table, request.target, task=request.task, kinds=unused), None
     weights = RowWeights.of(table, request.weights)

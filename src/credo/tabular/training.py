@@ -20,6 +20,7 @@ from torch import Tensor
 
 from credo.core.rng import Stream
 from credo.core.status import Status
+from credo.data.splits import Index
 from credo.fit import fit
 from credo.loop.checkpoints import Checkpoint
 from credo.methods import Method
@@ -38,8 +39,10 @@ FIRST_VALIDATION = 40
 """Steps before the first validation."""
 GROWTH = 1.3
 """Each validation comes after so many times the epochs of the one before."""
-PATIENCE = 3
+PATIENCE = 4
 """Validations without an improvement that end the training."""
+LEAST_STEPS = 800
+"""Steps before which it does not end: scores of networks that have learned little yet go up and down."""
 COOLING = 0.3
 """Epochs of the cooling, as a part of those before it."""
 
@@ -54,12 +57,14 @@ class ValidationPoint:
         log_likelihood: mean log density of the validation targets, under the networks that have not seen them, each
             density mixed with a little of a naive one.
         best: whether it is the best so far.
+        candidate: what is tried, in a choice between several; empty for the training itself.
     """
 
     epochs: int
     limit: int
     log_likelihood: float
     best: bool
+    candidate: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +93,10 @@ class FitResult:
 ValidationListener = Callable[[ValidationPoint], None]
 
 
+class DivergedError(ValueError):
+    """A training came to numbers that are none before there was a result."""
+
+
 def learn(
     model: Model,
     x: Tensor,
@@ -95,6 +104,7 @@ def learn(
     recipe: Recipe | Method,
     *,
     weights: Tensor | None = None,
+    groups: Index | None = None,
     seed: int = 0,
     device: torch.device | str = "cpu",
     listener: ValidationListener | None = None,
@@ -108,6 +118,7 @@ def learn(
         y: targets (N, D), likewise, or class numbers (N,).
         recipe: how; or a method that is run once on all rows, as it is.
         weights: how much each row counts, (N,), all above zero; None for one each.
+        groups: number of the group of each row, (N,), which validation rows do not cut; None for none.
         seed: the same seed gives the same bits.
         device: where to compute.
         listener: called at every validation.
@@ -122,7 +133,7 @@ def learn(
         return FitResult(stages.run("all", data, recipe, seed), None, None)
     limit = recipe.settings.limit(len(x))
     if recipe.early_stopping and len(x) >= FEW_ROWS:
-        rows = hold_out(x, y, recipe.networks, seed, likelihood=model.likelihood, weights=weights)
+        rows = hold_out(x, y, recipe.networks, seed, likelihood=model.likelihood, weights=weights, groups=groups)
         search = _EarlyStopping(stages, recipe, rows, limit, seed, listener)
         chosen = _with_folds(search.cooled(search.best()), rows.unseen)
         if recipe.keeps_networks:
@@ -131,6 +142,45 @@ def learn(
     trainer = _Trainer(stages, recipe, data, len(x), recipe.networks if recipe.keeps_networks else 1)
     epochs = min(limit, _epochs_of(FEW_STEPS, recipe.settings, len(x))) if recipe.early_stopping else limit
     return FitResult(trainer.train("all", epochs, seed), epochs, None)
+
+
+def out_of_fold_scores(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    recipe: Recipe,
+    *,
+    weights: Tensor | None = None,
+    groups: Index | None = None,
+    seed: int = 0,
+    listener: ValidationListener | None = None,
+    folder: Path | None = None,
+) -> Tensor:
+    """Validation log likelihood of each row, (N,), by the networks that are not trained on it, at its best moment.
+
+    NaN for rows that every network is trained on; minus infinity where the training diverges.
+
+    Args:
+        model: with its likelihood.
+        x: inputs, (N, F).
+        y: targets.
+        recipe: of networks side by side.
+        weights: how much each row counts, (N,); None for one each.
+        groups: number of the group of each row, (N,).
+        seed: the same for candidates that are to be compared.
+        listener: called at every validation.
+        folder: where the training is saved as it goes.
+    """
+    rows = hold_out(x, y, recipe.networks, seed, likelihood=model.likelihood, weights=weights, groups=groups)
+    stages = _Stages(model, "cpu", folder)
+    found = torch.full((len(x),), -math.inf, dtype=torch.float64)
+    try:
+        best = _EarlyStopping(stages, recipe, rows, recipe.settings.limit(len(x)), seed, listener).best()
+    except DivergedError:
+        return found
+    if best.posterior.members().members < recipe.networks:
+        return found
+    return rows.by_row(best.posterior)
 
 
 def _with_folds(chosen: FitResult, unseen: Tensor | None) -> FitResult:
@@ -165,7 +215,7 @@ class _Stages:
         if self.folder is not None and posterior.record.status is Status.INTERRUPTED:
             raise KeyboardInterrupt  # the checkpoint is there to be resumed, and half a stage is no result
         if posterior.record.status is Status.DIVERGED and start is None:
-            raise ValueError(f"the training {posterior.record.reason}")
+            raise DivergedError(f"the training {posterior.record.reason}")
         return posterior
 
 
@@ -222,7 +272,9 @@ class _EarlyStopping:
         posterior: Posterior | None = None
         best: FitResult | None = None
         done = since = 0
-        first = _epochs_of(FIRST_VALIDATION, self.recipe.settings, self.validation.rows)
+        first, least = (
+            _epochs_of(steps, self.recipe.settings, self.validation.rows) for steps in (FIRST_VALIDATION, LEAST_STEPS)
+        )
         for number, epochs in enumerate(_validations(first, self.limit)):
             key = Stream(self.seed, ("look", number)).key()  # the name is part of every seed
             posterior = self.trainer.train(f"look-{number}", epochs - done, key, posterior)
@@ -234,7 +286,9 @@ class _EarlyStopping:
                 best = FitResult(posterior, epochs, score)
             since = 0 if better else since + 1
             self.listener(ValidationPoint(epochs, self.limit, score, better))
-            if since >= PATIENCE or not math.isfinite(score) or not posterior.record.finished:
+            if since >= PATIENCE and epochs >= least:
+                break
+            if not math.isfinite(score) or not posterior.record.finished:
                 break
         assert best is not None
         return best

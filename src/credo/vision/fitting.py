@@ -25,7 +25,8 @@ from credo.core.status import Status
 from credo.core.threads import one_thread
 from credo.data import DataError
 from credo.data.splits import Split, split
-from credo.evaluation.checks import DOUBTS_QUESTION, percent, worst_first
+from credo.evaluation.checks import DOUBTS_QUESTION, worst_first
+from credo.evaluation.digits import percent
 from credo.evaluation.evaluate import HeldOutRows, evaluate
 from credo.evaluation.image_metadata import ImageMetadata
 from credo.evaluation.metadata import TrainingLength
@@ -47,8 +48,8 @@ from credo.vision.recipes import VisionRequest
 from credo.vision.runs import VisionRun
 from credo.vision.saving import save_vision_run, thumbnail
 
-SECONDS = 10.0
-"""Between two checkpoints."""
+SECONDS, CHECKPOINT = 10.0, "fit"
+"""Between two checkpoints, and their folder in that of the training."""
 FEWEST = 8
 """Training images."""
 ENOUGH = 0.1
@@ -144,7 +145,7 @@ def fit_folder(
     check_request(training, request.options, place)
     with interruptible(training):
         loaded = _loaded(folder, request, training, on_loaded, say, out=place, force=force)
-        done = _trained(loaded, training / "fit", say)
+        done = _trained(loaded, training / CHECKPOINT, say)
         run = save_or_rescue(partial(save_vision_run, done), place)
     shutil.rmtree(training, ignore_errors=True)
     return run
@@ -178,7 +179,12 @@ def _loaded(
         check_request(training, options, out)
         save_request(training, options)
     images = decode(found, shape, training, say)
-    parts = _parts(found, images.readable, request)
+    try:
+        parts = _parts(found, images.readable, request)
+    except DataError:  # nothing was trained that the mended folder could go on with
+        if out is not None and not (training / CHECKPOINT).exists():
+            shutil.rmtree(training, ignore_errors=True)
+        raise
     notes = tuple(map(printable, (*found.notes, *unreadable_notes(found, images.readable))))
     loaded = LoadedImages(request, found, images, parts, notes, started)
     if on_loaded is not None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from credo.data import DataError
 from credo.vision.folder import images_below
-from credo.vision.reading import SUFFIXES, UnreadableImageError, printable, read_values
+from credo.vision.reading import SUFFIXES, UnreadableImageError, left_out_note, printable, read_values
 
 Array = NDArray[Any]
 
@@ -85,7 +85,11 @@ def _arrays(place: Path) -> dict[str, Array]:
         with loaded as file:
             return {name: file[name] for name in file.files}
     except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        said = "it holds Python objects, such as images of different sizes" if "allow_pickle" in str(error) else error
+        said: object = error
+        if "allow_pickle" in str(error):  # numpy's words for Python objects, and for whatever it does not know
+            of_numpy = place.read_bytes()[:6] == b"\x93NUMPY" or zipfile.is_zipfile(place)
+            objects = "it holds Python objects, such as images of different sizes"
+            said = objects if of_numpy else "it is no file of numpy's"
         raise DataError(f"{place} cannot be read as an array of numbers: {said}") from None
 
 
@@ -137,10 +141,18 @@ def _values(array: Array, name: str) -> tuple[Tensor, tuple[str, ...]]:
 
 def _of_folder(folder: Path) -> ImageSet:
     """All pictures below a folder; if they lie in folders of their own, these are their classes."""
-    files = sorted(images_below(folder))
-    if not files:
+    there = sorted(images_below(folder))
+    if not there:
         raise DataError(f"{folder} holds no images: their names end in {', '.join(SUFFIXES)}")
-    each = [_picture(path) for path in files]
+    files, each, unreadable = list[Path](), list[Array](), list[str]()
+    for path in there:
+        try:
+            each.append(read_values(path))
+            files.append(path)
+        except UnreadableImageError as error:
+            unreadable.append(str(error))
+    if not files:
+        raise DataError(f"none of the {len(there):,} images below {folder} can be read: {unreadable[0]}")
     shapes = Counter(picture.shape for picture in each)
     if len(shapes) > 1:
         usual = shapes.most_common(1)[0][0]
@@ -153,15 +165,10 @@ def _of_folder(folder: Path) -> ImageSet:
     classes = [printable(path.relative_to(folder).parts[0]) if path.parent != folder else "" for path in files]
     named = len(set(classes)) > 1 and "" not in classes
     values = torch.as_tensor(np.stack(each))
-    note = f"{len(files):,} files, {_size(each[0].shape)}; gray values were divided by the largest that is possible"
-    return ImageSet(folder.name or str(folder), values, tuple(classes) if named else None, notes=(note,))
-
-
-def _picture(path: Path) -> Array:
-    try:
-        return read_values(path)
-    except UnreadableImageError as error:
-        raise UnreadableImageError(f"{error}: mend or remove it") from None
+    notes = [f"{len(files):,} files, {_size(each[0].shape)}; gray values were divided by the largest that is possible"]
+    if unreadable:
+        notes.append(printable(left_out_note(len(unreadable), len(there), unreadable[0])))
+    return ImageSet(folder.name or str(folder), values, tuple(classes) if named else None, notes=tuple(notes))
 
 
 def _size(shape: tuple[int, ...]) -> str:

@@ -18,7 +18,7 @@ from credo.core.storage import StorageError
 from credo.data import DataError
 from credo.loop.progress import clock
 from credo.vision.folder import ImageFolder, Say
-from credo.vision.reading import UnreadableImageError, read_image
+from credo.vision.reading import UnreadableImageError, left_out_note, read_image
 
 FILE = "pixels.u8"
 SAMPLE = 20_000
@@ -140,7 +140,7 @@ def unreadable_notes(folder: ImageFolder, readable: NDArray[np.bool_]) -> tuple[
         why = f"{first} could not be read"
     except DataError as error:
         why = str(error)
-    return (f"{len(bad):,} of {len(folder.files):,} files are no readable images and are left out; the first: {why}",)
+    return (left_out_note(len(bad), len(folder.files), why),)
 
 
 class ImageRows(Dataset[tuple[Tensor, Tensor]]):

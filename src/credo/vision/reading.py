@@ -147,6 +147,11 @@ def _sixteen_bits(image: Any, path: str | Path) -> NDArray[np.int64]:
     return pixels
 
 
+def left_out_note(bad: int, files: int, why: str) -> str:
+    """A sentence about files that could not be read, with what is wrong with the first of them."""
+    return f"{bad:,} of {files:,} files are no readable images and are left out; the first: {why}"
+
+
 @contextmanager
 def _opened(path: str | Path) -> Iterator[Any]:
     module = pillow()

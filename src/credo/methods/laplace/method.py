@@ -21,7 +21,7 @@ from credo.core.trees import Params, Variables
 from credo.methods.base import Info, Method, StartFrom, Tick
 from credo.methods.laplace.admission import check_model, subset_names
 from credo.methods.laplace.curvature import CURVATURES, Curvature, GaussNewton, Outputs
-from credo.methods.laplace.noise import NoiseSums, learned_scales, noise_sums, settled_noise
+from credo.methods.laplace.noise import NoiseSums, estimated_parameters, noise_sums, settled_noise
 from credo.methods.laplace.result import NormalAtMode
 from credo.methods.laplace.structures import (
     STRUCTURES,
@@ -194,11 +194,23 @@ class Laplace(Method[LaplaceState]):
             f"{self._structure.name} curvature of {weights:,} of {_count(model):,} weights, which takes "
             f"{shown_bytes(needed)}"
         ]
+        notes += self._note_of_parameters(model, variables, x)
         shared = [use.names[0] for use in uses if use.product and use.positions > 1]
         if shared and isinstance(self.structure, KroneckerCurvature):
             more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
             notes.append(f"weights that positions share, of {shared[0]}{more}: sharing='{self.structure.sharing}'")
         return model.with_network(network.with_layer_uses(uses)), tuple(notes)
+
+    def _note_of_parameters(self, model: Model, variables: Variables, x: Inputs) -> list[str]:
+        """Of learned parameters of the likelihood that no residuals say, where no method comes first."""
+        known = estimated_parameters(model.likelihood)
+        others = [name for name in model.likelihood.parameters(model.outputs(variables, x)) if name not in known]
+        if self.after is not None or not others:
+            return []
+        return [
+            f"{', '.join(others)} of the likelihood stay as they are at the start, which is their first values unless "
+            "start= is a posterior: let Laplace(after=MAP(...)) find them otherwise"
+        ]
 
     def nbytes(self, structure: Structure, model: Model, uses: Sequence[LayerUse]) -> int:
         """Bytes that a curvature takes whose layers do this with its parameters."""
@@ -263,7 +275,7 @@ class Laplace(Method[LaplaceState]):
         with torch.no_grad():
             each = target.log_likelihood(state.point.variables, batch)
             info = self._info(target, state, target.data_term(each, batch))
-        if not learned_scales(target.model.likelihood):
+        if not estimated_parameters(target.model.likelihood):
             return state, info
         return replace(state, noise=state.noise.plus(noise_sums(target, state.point.variables, batch))), info
 
@@ -274,7 +286,7 @@ class Laplace(Method[LaplaceState]):
         log_likelihood = torch.stack(
             [self._add(target, state, layouts, m, batch, tick.rng.child(m)) for m in range(variables.members)]
         )
-        if learned_scales(target.model.likelihood):
+        if estimated_parameters(target.model.likelihood):
             state = replace(state, noise=state.noise.plus(noise_sums(target, variables, batch)))
         state = replace(state, log_likelihood=state.log_likelihood + log_likelihood.double(), count=state.count + 1.0)
         return state, self._info(target, state, log_likelihood)

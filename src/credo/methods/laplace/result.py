@@ -13,7 +13,7 @@ from torch import Tensor
 from credo.core.record import Record
 from credo.core.trees import Params, Variables, map_tensors
 from credo.methods.laplace.evidence import Chosen, Fit, largest_evidence, log_evidence, unchanged
-from credo.methods.laplace.noise import is_all_noise, learned_scales, moved_noise
+from credo.methods.laplace.noise import correlated_heads, is_all_noise, learned_scales, moved_noise
 from credo.methods.laplace.structures import Layouts, Structure
 from credo.methods.laplace.whitened import Whitened
 from credo.model import Model, Target
@@ -190,15 +190,13 @@ class NormalAtMode:
         return tuple(notes)
 
     def _note_of_noise(self) -> list[str]:
-        """Of heads with learned noise beside others, whose curvature it does not scale."""
+        """Of learned noise that does not scale the curvature as a whole: of heads beside others, or correlated."""
         likelihood = self.target.model.likelihood
-        names = [name.partition(".")[0] for name in learned_scales(likelihood)]
+        names = [name.rpartition(".")[0] for name in learned_scales(likelihood)] + [*correlated_heads(likelihood)]
         if not names or is_all_noise(likelihood):
             return []
-        return [
-            f"the noise of {', '.join(map(repr, names))} is that of the residuals, beside heads without noise: the "
-            "evidence chose the precision of the prior alone"
-        ]
+        of = f" of {', '.join(map(repr, names))}" if names != [""] else ""
+        return [f"the noise{of} is that of the residuals: the evidence chose the precision of the prior alone"]
 
     def _distance(
         self, state: LaplaceState, chosen: Chosen, blocks: Sequence[WeightBlock], precision: Params
