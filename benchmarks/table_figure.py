@@ -9,7 +9,7 @@ import numpy as np
 
 from credo.data import Task
 from credo.reports.style import BLACK, BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, SKY, drawing
-from table_compare import MEASURES, TITLES, Measure, Results
+from table_compare import MEASURES, OURS, TITLES, Measure, Results
 from table_peers import PEERS
 from table_sets import TABLES, Purpose
 
@@ -31,7 +31,7 @@ def draw(results: Results, path: Path) -> None:
         results: all rows.
         path: of the picture.
     """
-    parts = [(task, results.tables(task)) for task in Task if results.tables(task)]
+    parts = [(task, results.tables(task, OURS)) for task in Task if results.tables(task, OURS)]
     heights = [0.3 * len(tables) + 1.2 for _, tables in parts]
     with drawing(path, 11.5, sum(heights) + 0.4) as figure:
         panels = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)
@@ -45,7 +45,7 @@ def draw(results: Results, path: Path) -> None:
 def _draw(axes: Any, results: Results, tables: list[str], measure: Measure) -> None:
     low, high = _reach(measure)
     for number, method in enumerate(PEERS):
-        found = results.against(method, tables, measure)
+        found = results.against(OURS, method, tables, measure)
         if found:
             marker, color = LOOKS[method]
             values = np.clip([value for _, value in found], low, high)
