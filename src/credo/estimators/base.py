@@ -88,7 +88,7 @@ class BayesianEstimator(BaseEstimator, ABC):
         model = standardizing(model, rows.X, rows.weights)
         weights = None if rows.weights is None else torch.from_numpy(rows.weights)
         result = learn(model, torch.tensor(rows.X), y, recipe, weights=weights, seed=seed)
-        self.posterior_ = calibrated(result, torch.tensor(rows.X), y, _exactly, weights=weights)
+        self.posterior_ = calibrated(result, torch.tensor(rows.X), y, _exactly, weights=weights).posterior
         self._precise = in_double(self.posterior_)
         self.epochs_ = result.epochs
         self.held_out_log_likelihood_ = result.validation
