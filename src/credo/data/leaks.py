@@ -279,6 +279,7 @@ def _agreement(cells: Any, same: NDArray[np.int64], other: NDArray[np.int64]) ->
     """Whether the two cells of each pair agree, (2, P): equal words, or numbers nearer than a tenth of the spread."""
     if is_number(cells) or is_date(cells):
         values = days(cells, "native") if is_date(cells) else numbers(cells)
+        values = _scaled(values)
         near = 0.1 * float(np.nanstd(values))
         return np.stack([np.abs(values[p[:, 0]] - values[p[:, 1]]) <= near for p in (same, other)]).astype(np.float64)
     codes = pd.factorize(pd.Series(words(cells)))[0]
@@ -300,12 +301,18 @@ def _follows(x: Floats, y: Floats) -> str:
     a, b = x[known], y[known]
     if np.array_equal(a, b):
         return "is a copy of the target"
-    if abs(np.corrcoef(a, b)[0, 1]) > COPIED:
+    if abs(np.corrcoef(_scaled(a), _scaled(b))[0, 1]) > COPIED:
         return "is the target on another scale (a straight line through all rows)"
     ranks = [pd.Series(values).rank().to_numpy() for values in (a, b)]
     if abs(np.corrcoef(*ranks)[0, 1]) > COPIED:
         return "puts the rows in the same order as the target, without exception"
     return ""
+
+
+def _scaled(values: Floats) -> Floats:
+    """Numbers of at most one in size: the squares of huge ones have no number."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    return values / largest if largest > 0.0 else values
 
 
 def _names_numbers(cells: Any, y: Floats) -> str:
