@@ -96,7 +96,7 @@ def weighted_squares(tensors: Sequence[Tensor], coefficients: Sequence[float]) -
     return torch.stack([_squares(t) * c for t, c in zip(flat, coefficients, strict=True)]).sum(0)
 
 
-LARGE = 2**15
+LARGE = 2**20
 """Entries of a tensor from which on memory counts for more than the time of a call."""
 
 
