@@ -27,8 +27,11 @@ def excel(path: str | Path, codes: Collection[str] = ()) -> tuple[pd.DataFrame, 
     try:
         with pd.ExcelFile(path, engine="openpyxl") as book:
             names = [str(name) for name in book.sheet_names]
-            dtype = dict.fromkeys(codes, str)
-            frame = pd.read_excel(book, sheet_name=0, keep_default_na=False, na_values=list(MISSING), dtype=dtype)
+            # text stays text: 01003 is a code, and Excel says itself which cells are numbers
+            cells = pd.read_excel(book, sheet_name=0, keep_default_na=False, na_values=list(MISSING), dtype=object)
+            frame = cells.infer_objects()
+            for name in frame.columns.intersection(list(codes)):
+                frame[name] = frame[name].astype(str).where(frame[name].notna(), None)
     except ImportError:
         raise DataError(
             f"{path} is an Excel workbook, and reading it needs the package openpyxl: install credo[excel]"
