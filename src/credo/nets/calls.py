@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from credo.core.inputs import Inputs, few, is_graph
-from credo.core.trees import Params, ValueT, Variables, map_tensors
+from credo.core.trees import Params, ValueT, Variables, map_tensors, tensors_in
 from credo.nets.layer import Affine, LayerUse, layer_call
 from credo.nets.network import Network
 from credo.nets.random_calls import Undropped
@@ -213,11 +213,11 @@ class Capture(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        used = [self.names[id(t)] for t in _tensors((args, kwargs)) if id(t) in self.names]
+        used = [self.names[id(t)] for t in tensors_in((args, kwargs)) if id(t) in self.names]
         make = RULES[func](func, args, kwargs, self.named) if used and func in RULES else None
         result = func(*args, **kwargs)
         if make is None or not isinstance(result, Tensor):
-            if used and any(True for _ in _tensors(result)):  # a look at shape or dtype is no use of the values
+            if used and any(True for _ in tensors_in(result)):  # a look at shape or dtype is no use of the values
                 self.others.update(dict.fromkeys(used, str(getattr(func, "__name__", func)).strip("_")))
             return result
         if func is F.embedding and result.ndim > 2 and len(result) == 1 < self.examples:
@@ -386,13 +386,3 @@ def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list
     else:
         pairs = [(size, size) for size in _each(given, len(kernel))]
     return [side for pair in reversed(pairs) for side in pair]
-
-
-def _tensors(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(tuple(value.values()))
