@@ -136,6 +136,13 @@ def learning_words(evaluation: Evaluation) -> str:
 def familiarity_words(evaluation: Evaluation) -> str:
     """What the flag of `credo predict` means for this run."""
     found = evaluation.familiarity
+    if evaluation.judged:
+        return (
+            "New rows get the flag “unfamiliar” (score above 1) when the networks disagree more about them, they lie "
+            "farther from the training rows, a number lies farther beyond all known ones, or a category is less to be "
+            f"expected than it is for 99 in 100 of {evaluation.judged:,} training rows, each looked at as if it were "
+            "new. So about one ordinary row in a hundred is flagged."
+        )
     if found.threshold is None:
         return "New rows cannot be flagged as unfamiliar, since a single network never disagrees with itself."
     return (
