@@ -18,7 +18,7 @@ from credo.evaluation.digits import number, percent
 from credo.evaluation.table_values import StrangeRows
 from credo.evaluation.values import Check, Rating
 
-ROWS = 1_000
+ROWS = 200
 """Rows that are made strange."""
 FAR = 3.0
 """Standard deviations by which numbers are moved."""

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pandas as pd
+import torch
 from torch import Tensor
 
+from credo.calibration import MappedPredictive
 from credo.core.record import Record
 from credo.data.encoder import Encoder
 from credo.evaluation.baselines import baseline_answers, compared
@@ -15,13 +17,13 @@ from credo.evaluation.checks import NAIVE_QUESTION, beats_simpler, replaced, tra
 from credo.evaluation.class_scores import class_scores, finds_every_class
 from credo.evaluation.columns import SHOWN, ColumnProbe, effects, importances, residuals
 from credo.evaluation.honesty import INTERVALS_QUESTION, PROBABILITIES_QUESTION
-from credo.evaluation.losses import row_losses
+from credo.evaluation.losses import brier_of_rows
 from credo.evaluation.metadata import TrainingLength
 from credo.evaluation.strange_rows import knows_unknowns, probes
 from credo.evaluation.table_values import Baseline, TableFindings
 from credo.evaluation.trust import trusted
 from credo.evaluation.values import Check, Evaluation, Rating
-from credo.predictive import ClassPredictive, Predictive
+from credo.predictive import Predictive
 from credo.tabular.loading import LoadedTable
 
 
@@ -34,6 +36,7 @@ class Examination:
         encoder: from cells to inputs.
         predict: from inputs to predictions in units of the user.
         answer: from rows to the predictions that a user sees.
+        answers: those of the held-out rows.
         trained: the training rows.
         held_out: the others.
         known: targets of the training rows in units of the user, (N,).
@@ -45,6 +48,7 @@ class Examination:
     encoder: Encoder
     predict: Callable[[Tensor], Predictive]
     answer: Callable[[pd.DataFrame], pd.DataFrame]
+    answers: pd.DataFrame
     trained: pd.DataFrame
     held_out: pd.DataFrame
     known: Tensor
@@ -59,10 +63,9 @@ class Examination:
             record: of the training.
             training: how long it was.
         """
-        prediction = self.predict(self.encoder.encode(self.held_out).x)
-        findings = self._findings(evaluation, prediction)
+        findings = self._findings(evaluation.classes)
         request = self.loaded.request
-        losses, naive = row_losses(prediction, self.observed), _naive_loss(evaluation)
+        losses, naive = self._losses(evaluation.classes), _naive_loss(evaluation)
         simpler = beats_simpler(findings.baselines, losses, naive, classes=bool(evaluation.classes))
         found = [
             *_named(evaluation, NAIVE_QUESTION),
@@ -73,33 +76,52 @@ class Examination:
             knows_unknowns(findings.probes),
             trained_well(record.finished, record.notes, training, [*_results(evaluation), simpler]),
         ]
-        flags = self.answer(self.held_out)["unfamiliar"].fillna(False).astype(bool).to_numpy()
+        flags = self.answers["unfamiliar"].fillna(False).astype(bool).to_numpy()
         strange = set(self.loaded.file_rows[self.loaded.parts.test][flags].tolist())
         doubtful = tuple(replace(row, unfamiliar=row.row in strange) for row in evaluation.doubtful)
         return replace(evaluation, doubtful=doubtful, checks=replaced(evaluation.checks, *found), findings=findings)
 
-    def _findings(self, evaluation: Evaluation, prediction: Predictive) -> TableFindings:
-        seed, classes = self.loaded.request.seed, evaluation.classes
+    def _findings(self, classes: tuple[str, ...]) -> TableFindings:
+        seed = self.loaded.request.seed
         probe = ColumnProbe(
-            self.predict, self.encoder, self.held_out, self.observed, classes, seed, self.weights and self.weights[1]
+            self._plain, self.encoder, self.held_out, self.observed, classes, seed, self.weights and self.weights[1]
         )
         important = importances(probe)
         shown = [one.column for one in important[:SHOWN]]
-        error, size = _errors(prediction, self.observed)
-        scores = (
-            class_scores(prediction.probs, self.observed, classes) if isinstance(prediction, ClassPredictive) else ()
-        )
+        error, size = self._errors(classes)
         return TableFindings(
-            baselines=self._baselines(prediction, classes),
+            baselines=self._baselines(classes),
             importance=important,
             effects=effects(probe, shown, self.trained),
             residuals=residuals(probe, shown, error, size),
-            classes=scores,
+            classes=class_scores(self._probs(classes), self.observed, classes) if classes else (),
             probes=probes(self.answer, self.held_out, self.trained, self.encoder.inputs, seed),
         )
 
-    def _baselines(self, prediction: Predictive, classes: tuple[str, ...]) -> tuple[Baseline, ...]:
-        own, weights = row_losses(prediction, self.observed), self.weights
+    def _plain(self, x: Tensor) -> Predictive:
+        """Before calibration, whose mean is nearly the same, and costs no integral for each row."""
+        prediction = self.predict(x)
+        return prediction.base if isinstance(prediction, MappedPredictive) else prediction
+
+    def _probs(self, classes: tuple[str, ...]) -> Tensor:
+        """Of the held-out rows, (B, K)."""
+        return torch.tensor(self.answers[[f"probability_{name}" for name in classes]].to_numpy(dtype="float64"))
+
+    def _errors(self, classes: tuple[str, ...]) -> tuple[Tensor, Tensor]:
+        """Error and size of each row, as `residuals` takes them."""
+        if classes:
+            confidence, label = self._probs(classes).max(-1)
+            right = (label == self.observed).double()
+            return right - confidence, 1.0 - right
+        error = self.observed.double().reshape(-1) - torch.tensor(self.answers["mean"].to_numpy(dtype="float64"))
+        return error, error.square()
+
+    def _losses(self, classes: tuple[str, ...]) -> Tensor:
+        """Of each row, as `row_losses` counts."""
+        return brier_of_rows(self._probs(classes), self.observed) if classes else self._errors(classes)[1]
+
+    def _baselines(self, classes: tuple[str, ...]) -> tuple[Baseline, ...]:
+        own, weights = self._losses(classes), self.weights
         found = []
         for one in baseline_answers(
             self.encoder.inputs,
@@ -132,13 +154,3 @@ def _results(evaluation: Evaluation) -> list[Check]:
     if score.naive is not None and (score.model is None or score.model < score.naive):
         found.append(Check("Are its probabilities better than guessing?", Rating.POOR.value, ""))
     return found
-
-
-def _errors(prediction: Predictive, observed: Tensor) -> tuple[Tensor, Tensor]:
-    """Error and size of each row, as `residuals` takes them."""
-    if isinstance(prediction, ClassPredictive):
-        confidence, label = prediction.probs.double().max(-1)
-        right = (label == observed).double()
-        return right - confidence, 1.0 - right
-    error = observed.double().reshape(-1) - prediction.mean.double().reshape(-1)
-    return error, error.square()

@@ -160,8 +160,8 @@ def train_and_evaluate(
     posterior, length, encoder = _train(encoder, trained, request, listener, folder, groups)
     rows = loaded.file_rows[parts.test]
     evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
-    evaluation = _examined(loaded, posterior, encoder, evaluation, trained, held_out, length)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
+    evaluation = _examined(loaded, posterior, encoder, evaluation, answers, length)
     observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
     predictions = pd.concat([observed, answers], axis=1)
     return TableRun(posterior, encoder, evaluation, predictions, _metadata(loaded, length))
@@ -240,17 +240,19 @@ def _examined(
     posterior: Posterior,
     encoder: Encoder,
     evaluation: Evaluation,
-    trained: pd.DataFrame,
-    held_out: pd.DataFrame,
+    answers: pd.DataFrame,
     length: TrainingLength,
 ) -> Evaluation:
     """The evaluation with what else held-out rows can tell."""
+    parts = loaded.parts
+    trained, held_out = (loaded.problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
     each = [_weights(frame, loaded.request) for frame in (trained, held_out)]
     examination = Examination(
         loaded=loaded,
         encoder=encoder,
         predict=lambda x: _predicted(posterior, x, encoder),
         answer=lambda rows: predict_rows(posterior, encoder, evaluation, rows).frame,
+        answers=answers,
         trained=trained,
         held_out=held_out,
         known=_observed(encoder, trained),
