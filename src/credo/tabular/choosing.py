@@ -30,6 +30,7 @@ from credo.likelihoods import (
 )
 from credo.model import Model
 from credo.posteriors import Posterior
+from credo.priors import Prior
 from credo.tabular.recipes import SMALLEST_NOISE, EnsembleRecipe, Recipe, Settings, TableNet, table_model
 from credo.tabular.training import ValidationListener, ValidationPoint, out_of_fold_scores
 
@@ -51,9 +52,9 @@ SKEWED = 1.0
 """Skewness from which the logarithm of a positive target is a candidate."""
 FEWEST_LEVELS = 3
 """Different whole numbers from which counts are a candidate."""
-EVIDENCE = 1.0
+EVIDENCE = 2.0
 """Standard errors by which another noise must be better than the normal one."""
-EVIDENCE_FOR_PIECES = 0.5
+EVIDENCE_FOR_PIECES = 1.0
 """Standard errors by which numbers in pieces must be better than numbers as they are."""
 
 
@@ -175,6 +176,7 @@ class DesignSearch:
         seed: of the choice.
         folder: where it is saved as it goes.
         listener: called at every validation.
+        prior: of the weights; None for the recipe's.
     """
 
     rows: TableRows
@@ -182,6 +184,7 @@ class DesignSearch:
     seed: int = 0
     folder: Path | None = None
     listener: ValidationListener | None = None
+    prior: Prior | None = None
 
     def choose(self, net: TableNet, likelihood: Likelihood | None = None) -> Design:
         """The best design.
@@ -260,7 +263,7 @@ class DesignSearch:
     def model(self, net: TableNet, likelihood: Likelihood, recipe: Recipe) -> Model:
         columns = net.columns(self.rows.x, self.rows.weights)
         return table_model(
-            self.rows.x.shape[1], net.outputs, likelihood, recipe, net.hidden, net.activation, columns=columns
+            self.rows.x.shape[1], net.outputs, likelihood, recipe, net.hidden, net.activation, self.prior, columns
         )
 
     def _listener(self, name: str) -> ValidationListener | None:

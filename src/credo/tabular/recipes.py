@@ -179,13 +179,16 @@ class DropoutRecipe(Recipe):
 
 
 @dataclass(frozen=True)
-class VariationalRecipe(MAPRecipe):
+class VariationalRecipe(Recipe):
     """A distribution over the weights of one network, which begins small at the most probable weights.
 
     From fresh weights the divergence from the prior is larger than anything a small table says, and the distribution
     becomes the prior. Beginning where the data are predicted well, with a wide prior and little entropy (a cold
     posterior), it widens only those weights of which the table says little.
     """
+
+    def method(self, epochs: int, rows: int, *, cooling: bool = False) -> Method:
+        return _map(self.settings, epochs, rows, cooling)
 
     def refinement(self, rows: int) -> Refinement:
         rate, batch = self.settings.learning_rate, self.settings.batch(rows)
