@@ -70,23 +70,18 @@ class Results:
 
     rows: dict[tuple[str, str], list[Row]]
 
-    @property
-    def ours(self) -> str:
-        """The name under which credo is compared: the newest of its rows that there are."""
-        return OURS if any(method == OURS for method, _ in self.rows) else BEFORE
-
     def methods(self, task: Task) -> list[str]:
         """Those that have rows for such tables, credo first."""
         known = {method for method, table in self.rows if TABLES[table].task is task}
         return [name for name in TITLES if name in known]
 
-    def tables(self, task: Task, purposes: Iterable[Purpose] = tuple(Purpose)) -> list[str]:
-        """Those that credo has rows for, in the order of the list."""
+    def tables(self, task: Task, ours: str, purposes: Iterable[Purpose] = tuple(Purpose)) -> list[str]:
+        """Those that a row of credo, the new or the old, stands for, in the order of the list."""
         asked = set(purposes)
         return [
             name
             for name, each in TABLES.items()
-            if each.task is task and each.purpose in asked and (self.ours, name) in self.rows
+            if each.task is task and each.purpose in asked and (ours, name) in self.rows
         ]
 
     def score(self, method: str, table: str, measure: Measure) -> float | None:
@@ -95,13 +90,13 @@ class Results:
         known = [value for value in found if value is not None]
         return float(np.mean(known)) if found and len(known) == len(found) else None
 
-    def against(self, method: str, tables: Iterable[str], measure: Measure) -> list[tuple[str, float]]:
-        """credo's ratio to the method, or difference from it, for each table where both have the score."""
+    def against(self, ours: str, method: str, tables: Iterable[str], measure: Measure) -> list[tuple[str, float]]:
+        """Ratio of credo, new or old, to a method, or difference from it, for each table where both have the score."""
         each = []
         for table in tables:
-            ours, theirs = self.score(self.ours, table, measure), self.score(method, table, measure)
-            if ours is not None and theirs is not None:
-                each.append((table, ours / theirs if measure.by == "ratio" else ours - theirs))
+            mine, other = self.score(ours, table, measure), self.score(method, table, measure)
+            if mine is not None and other is not None:
+                each.append((table, mine / other if measure.by == "ratio" else mine - other))
         return each
 
 
@@ -125,10 +120,14 @@ def gather(folder: Path = RESULTS) -> Results:
 
 
 def _asked(found: dict[tuple[str, str], dict[int, Row]], table: str) -> list[str]:
-    """The methods that must have rows of a table before it is shown: all that have been run, where they are for it."""
+    """The methods that must have rows of a table before it is shown: all that have been run, where they are for it.
+
+    The newest credo is the exception: tables that it has not been run on are shown without it.
+    """
     trained = next(row.trained for (_, name), rows in found.items() if name == table for row in rows.values())
     run = {method for method, name in found if TABLES[name].task is TABLES[table].task}
-    return [method for method in run if is_asked(method, TABLES[table], trained)]
+    asked = [method for method in run if is_asked(method, TABLES[table], trained)]
+    return [method for method in asked if method != OURS or (OURS, table) in found]
 
 
 @dataclass(frozen=True)
@@ -154,9 +153,9 @@ class Duel:
     worst_value: float
 
 
-def duel(results: Results, method: str, tables: Iterable[str], measure: Measure) -> Duel | None:
+def duel(results: Results, ours: str, method: str, tables: Iterable[str], measure: Measure) -> Duel | None:
     """How credo does against a method; None where they share no score."""
-    each = results.against(method, tables, measure)
+    each = results.against(ours, method, tables, measure)
     if not each:
         return None
     values = np.array([value for _, value in each])
@@ -169,9 +168,9 @@ def duel(results: Results, method: str, tables: Iterable[str], measure: Measure)
     return Duel(method, center, wins, len(each) - wins - losses, losses, each[worst][0], float(values[worst]))
 
 
-def best_peer(results: Results, tables: list[str], measure: Measure) -> Duel | None:
+def best_peer(results: Results, ours: str, tables: list[str], measure: Measure) -> Duel | None:
     """Against the single peer that does best of those that have a score for every table."""
-    duels = [duel(results, method, tables, measure) for method in PEERS]
+    duels = [duel(results, ours, method, tables, measure) for method in PEERS]
     whole = [each for each in duels if each is not None and each.wins + each.ties + each.losses == len(tables)]
     sign = -1 if measure.better == "higher" else 1
     return max(whole, key=lambda each: sign * each.center, default=None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from credo.data import Task
 from credo.reports.style import BLACK, BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, SKY, drawing
-from table_compare import MEASURES, TITLES, Measure, Results
+from table_compare import MEASURES, OURS, TITLES, Measure, Results
 from table_peers import PEERS
 from table_sets import TABLES, Purpose
 
@@ -31,27 +31,25 @@ def draw(results: Results, path: Path) -> None:
         results: all rows.
         path: of the picture.
     """
-    numbers, classes = (results.tables(task) for task in (Task.REGRESSION, Task.CLASSIFICATION))
-    with drawing(path, 11.5, 0.3 * (len(numbers) + len(classes)) + 2.6) as figure:
-        above, below = figure.subfigures(2, 1, height_ratios=[len(numbers) + 2, len(classes) + 2])
-        axes = above.subplots(1, 4, sharey=True)
-        for each, measure in zip(axes, MEASURES[Task.REGRESSION], strict=True):
-            _panel(each, results, numbers, measure)
-        axes = below.subplots(1, 4, sharey=True)
-        for each, measure in zip(axes, MEASURES[Task.CLASSIFICATION], strict=True):
-            _panel(each, results, classes, measure)
-        handles = {h.get_label(): h for a in (*above.axes, *below.axes) for h in a.get_legend_handles_labels()[0]}
+    parts = [(task, results.tables(task, OURS)) for task in Task if results.tables(task, OURS)]
+    heights = [0.3 * len(tables) + 1.2 for _, tables in parts]
+    with drawing(path, 11.5, sum(heights) + 0.4) as figure:
+        panels = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)
+        for panel, (task, tables) in zip(panels[:, 0], parts, strict=True):
+            for axes, measure in zip(panel.subplots(1, 4, sharey=True), MEASURES[task], strict=True):
+                _draw(axes, results, tables, measure)
+        handles = {h.get_label(): h for axes in figure.axes for h in axes.get_legend_handles_labels()[0]}
         figure.legend(handles=list(handles.values()), loc="outside upper center", ncols=len(handles))
 
 
-def _panel(axes: Any, results: Results, tables: list[str], measure: Measure) -> None:
+def _draw(axes: Any, results: Results, tables: list[str], measure: Measure) -> None:
     low, high = _reach(measure)
-    for method in PEERS:
-        found = results.against(method, tables, measure)
+    for number, method in enumerate(PEERS):
+        found = results.against(OURS, method, tables, measure)
         if found:
             marker, color = LOOKS[method]
             values = np.clip([value for _, value in found], low, high)
-            places = [tables.index(name) for name, _ in found]
+            places = [tables.index(name) + 0.08 * (number - 3) for name, _ in found]  # equal scores stay apart
             axes.plot(
                 values, places, marker, color=color, markersize=5, label=TITLES[method], clip_on=False, alpha=0.85
             )

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from credo.data import Task
 from table_compare import (
+    BEFORE,
     COVERAGE,
     MEASURES,
+    OURS,
     SECONDS,
     TITLES,
     Duel,
@@ -43,6 +45,8 @@ def written(page: str, results: Results) -> str:
 
 def table(head: list[str], rows: list[list[str]]) -> str:
     """A table in Markdown, with numbers to the right."""
+    if not rows:
+        return "No table of this kind has been run with this version yet."
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
@@ -55,15 +59,15 @@ def _how(measure: Measure) -> str:
     return "credo / peer" if measure.by == "ratio" else "credo - peer"
 
 
-def best_peers(results: Results, task: Task) -> str:
-    """credo against the best single peer of each measure, on the tables for reporting, for choosing, and on all."""
+def best_peers(results: Results, task: Task, ours: str) -> str:
+    """credo, new or old, against the best single peer of each measure: for reporting, for choosing, and on all."""
     rows = []
     for title, purposes in (("reporting", REPORTED), ("choosing", (Purpose.CHOOSING,)), ("all", tuple(Purpose))):
-        names = results.tables(task, purposes)
+        names = results.tables(task, ours, purposes)
         for measure in MEASURES[task]:
-            found = best_peer(results, names, measure)
+            found = best_peer(results, ours, names, measure)
             if found is not None:
-                rows.append([f"{measure.title}, {title}", *_best(found, measure)])
+                rows.append([f"{measure.title}, {len(names)} {title}", *_best(found, measure)])
     return table(
         ["measure, tables", "best single peer", "credo beside it", "wins, ties, losses", "worst for credo"], rows
     )
@@ -75,26 +79,27 @@ def _best(found: Duel, measure: Measure) -> list[str]:
     return [TITLES[found.method], f"{_how(measure)} = {center}", count, f"{found.worst} ({worst})"]
 
 
-def duels(results: Results, task: Task) -> str:
+def duels(results: Results, task: Task, ours: str) -> str:
     """credo against each method on the tables for reporting."""
-    names, rows = results.tables(task, REPORTED), []
+    names, rows = results.tables(task, ours, REPORTED), []
     for method in results.methods(task):
-        if method != results.ours:
-            found = [(measure, duel(results, method, names, measure)) for measure in MEASURES[task]]
-            rows.append([TITLES[method], *(_cell(each, measure) for measure, each in found)])
+        if method not in (ours, OURS):
+            found = [(measure, duel(results, ours, method, names, measure)) for measure in MEASURES[task]]
+            if any(each for _, each in found):
+                rows.append([TITLES[method], *(_cell(each, measure) for measure, each in found)])
     return table(["against", *(f"{each.title}, {_how(each)}" for each in MEASURES[task])], rows)
 
 
 def _cell(found: Duel | None, measure: Measure) -> str:
     if found is None:
-        return "no density"
+        return ""
     return f"{_signed(found.center, measure)} ({found.wins}, {found.ties}, {found.losses})"
 
 
 def scores(results: Results, task: Task, measure: Measure) -> str:
     """One score for every table and method; the best in bold, a star at tables for choosing."""
     methods, rows = results.methods(task), []
-    for name in results.tables(task):
+    for name in results.tables(task, BEFORE):
         found = [results.score(method, name, measure) for method in methods]
         known = [value for value in found if value is not None]
         best = {"lower": min, "higher": max}[measure.better](known) if measure.better else None
@@ -122,11 +127,12 @@ def _note(measure: Measure) -> str:
     return "" if measure.better is None else f" ({measure.better} is better)"
 
 
-def coverages(results: Results) -> str:
+def coverages(results: Results, ours: str) -> str:
     """How often each method's intervals hold: the mean over tables, and the worst table with enough rows."""
     rows = []
     for method in results.methods(Task.REGRESSION):
-        found = coverage(results, method, results.tables(Task.REGRESSION))
+        known = method != OURS or ours == OURS
+        found = coverage(results, method, results.tables(Task.REGRESSION, ours)) if known else None
         if found is not None:
             worst = f"{found.lowest:.1%} ({found.worst})" if found.worst else ""
             rows.append([TITLES[method], f"{found.mean:.1%}", worst, f"{found.under} of {found.tables}"])
@@ -137,8 +143,8 @@ def what_was_run(results: Results) -> str:
     """The tables with their sizes, purposes and splits."""
     rows = []
     for task in Task:
-        for name in results.tables(task):
-            one = results.rows[results.ours, name]
+        for name in results.tables(task, BEFORE):
+            one = results.rows[BEFORE, name]
             used = one[0].trained + one[0].held_out
             size = [str(one[0].rows), str(used), str(one[0].columns), str(len(one))]
             each = TABLES[name]
@@ -165,11 +171,14 @@ def failures(results: Results) -> str:
 
 
 BLOCKS: dict[str, Callable[[Results], str]] = {
-    "best-numbers": lambda results: best_peers(results, Task.REGRESSION),
-    "best-classes": lambda results: best_peers(results, Task.CLASSIFICATION),
-    "duels-numbers": lambda results: duels(results, Task.REGRESSION),
-    "duels-classes": lambda results: duels(results, Task.CLASSIFICATION),
-    "coverage": coverages,
+    "best-numbers": lambda results: best_peers(results, Task.REGRESSION, OURS),
+    "best-classes": lambda results: best_peers(results, Task.CLASSIFICATION, OURS),
+    "before-numbers": lambda results: best_peers(results, Task.REGRESSION, BEFORE),
+    "before-classes": lambda results: best_peers(results, Task.CLASSIFICATION, BEFORE),
+    "duels-numbers": lambda results: duels(results, Task.REGRESSION, OURS),
+    "duels-classes": lambda results: duels(results, Task.CLASSIFICATION, OURS),
+    "coverage": lambda results: coverages(results, OURS),
+    "coverage-before": lambda results: coverages(results, BEFORE),
     "scores-numbers": lambda results: all_scores(results, Task.REGRESSION),
     "scores-classes": lambda results: all_scores(results, Task.CLASSIFICATION),
     "tables": what_was_run,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import credo
 from credo import priors
@@ -49,6 +50,34 @@ class Tied(nn.Module):
         h = self.first(x)
         h += x
         return self.head(torch.tanh(self.second(self.relu(h))))
+
+
+class Places(nn.Module):
+    """A small transformer: embeddings of places that all examples share, attention by hand, a residual stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(6, 4), nn.Embedding(3, 4)
+        self.norm, self.mix, self.head = nn.LayerNorm(4), nn.Linear(4, 12), nn.Linear(4, 2)
+        self.register_buffer("order", torch.arange(3).unsqueeze(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.words(x)
+        h += self.places(self.order)
+        q, k, v = self.mix(self.norm(h)).chunk(3, -1)
+        return self.head((h + (q @ k.mT).softmax(-1) @ v)[:, 0])
+
+
+class Checkpointed(nn.Module):
+    """Two layers that are computed a second time when gradients are asked for; the input has none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), nn.Tanh())
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(self.inner, x, use_reentrant=False))
 
 
 @dataclass(frozen=True)
@@ -97,7 +126,9 @@ CASES = {
         lambda: inputs(4, 4, 3, 3),
     ),
     "embedding and layer norm": Case(Tokens, lambda: torch.tensor([[1, 2, 2], [3, 0, 5], [4, 4, 4], [0, 0, 1]])),
+    "places that examples share": Case(Places, lambda: torch.tensor([[1, 2, 2], [3, 0, 5], [4, 4, 4], [0, 0, 1]])),
     "RMS norm": Case(lambda: nn.Sequential(nn.Linear(3, 4), nn.RMSNorm(4), nn.Linear(4, 2)), lambda: inputs(5, 3)),
+    "gradient checkpointing": Case(Checkpointed, lambda: inputs(5, 3)),
     "tied weights in place": Case(Tied, lambda: inputs(5, 3)),
 }
 

@@ -28,15 +28,18 @@ def coin_by_toss(path: Path) -> None:
             coin = Coin(heads, tosses - heads)
             above.fill_between(theta, coin.density(theta), color=BLUE, alpha=0.3, linewidth=0)
             above.plot(theta, coin.density(theta), color=BLUE)
-            above.set(title=f"{heads} of {tosses}" if tosses else "before any toss", xlabel="θ", xlim=(0, 1))
+            above.set(
+                title=f"{heads} head{'s' * (heads != 1)} of {tosses}" if tosses else "before any toss",
+                xlabel="θ",
+                xlim=(0, 1),
+            )
             p = coin.head_probability
             below.bar([-0.2, 0.8], [1 - p, p], 0.4, color=BLUE, label="average over all coins")
             if tosses:
                 best = coin.maximum_likelihood
                 below.bar([0.2, 1.2], [1 - best, best], 0.4, color=ORANGE, label="most likely coin")
-            below.set(xticks=[0, 1], xticklabels=["tails", "heads"], ylim=(0, 1.08))
+            below.set(xticks=[0, 1], xticklabels=["tails", "heads"], ylim=(0, 1.08), xlim=(-0.5, 1.5))
         top[0].set_ylabel("posterior density")
-        figure.suptitle("heads of tosses", x=0.06, ha="left")
         bottom[0].set_ylabel("P(next toss)")
         figure.legend(*bottom[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 

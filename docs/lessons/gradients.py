@@ -60,13 +60,12 @@ def graphs(path: Path) -> None:
         for axes, title in ((left, "w drawn from q(w; μ, ρ)"), (right, "w = μ + softplus(ρ) ε")):
             axes.set(title=title, xlim=(0, 10), ylim=(0, 6))
             axes.axis("off")
-        _arrows(left, [((1, 4.5), (4, 3)), ((1, 1.5), (4, 3)), ((4, 3), (7, 3)), ((7, 3), (9.2, 3))])
-        _gradients(left, [((9.2, 3), (7, 3)), ((7, 3), (4, 3))])
+        forward, backward = [((4, 3), (6.75, 3)), ((7.25, 3), (9.2, 3))], [((9.2, 3), (7.25, 3)), ((6.75, 3), (4, 3))]
+        _arrows(left, [((1, 4.5), (4, 3)), ((1, 1.5), (4, 3)), *forward])
+        _gradients(left, backward)
         left.text(2.5, 3, "no gradient\npasses here", ha="center", va="center", color=RED, fontsize=9)
-        _arrows(
-            right, [((1, 4.5), (4, 3)), ((1, 1.5), (4, 3)), ((4, 5.6), (4, 3)), ((4, 3), (7, 3)), ((7, 3), (9.2, 3))]
-        )
-        _gradients(right, [((9.2, 3), (7, 3)), ((7, 3), (4, 3)), ((4, 3), (1, 4.5)), ((4, 3), (1, 1.5))])
+        _arrows(right, [((1, 4.5), (4, 3)), ((1, 1.5), (4, 3)), ((4, 5.6), (4, 3)), *forward])
+        _gradients(right, [*backward, ((4, 3), (1, 4.5)), ((4, 3), (1, 1.5))])
         for axes, drawn in ((left, True), (right, False)):
             _node(axes, 1, 4.5, "μ", GRAY, "square")
             _node(axes, 1, 1.5, "ρ", GRAY, "square")

@@ -68,7 +68,7 @@ def family(path: Path) -> None:
     colors = (GRAY, ORANGE, GREEN, BLUE)
     with drawing(path, 10.0, 3.9) as figure:
         left, right = figure.subplots(1, 2)
-        levels = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+        levels = (0.1, 0.2, 0.5, 1, 2, 5, 10)
         lines = left.contour(means, logs, values, levels, cmap="Greys_r", vmax=40)
         left.clabel(lines, fontsize=8)
         left.plot(route[:, 0], route[:, 1], color=BLUE)

@@ -50,7 +50,7 @@ ROOMS: dict[str, set[str]] = {
     "decide": CORE | MEASURES | {"exact"},
     "generative": CORE,
     "data": GROUND,
-    "evaluation": BELIEF | MEASURES | {"data"},
+    "evaluation": BELIEF | MEASURES | {"data", "decide"},
     "reports": GROUND | MEASURES | {"predictive", "posteriors", "evaluation", "loop"},
     "tabular": CORE | {"data", "decide", "evaluation", "reports", "uncertainty"},
     "vision": CORE | {"data", "decide", "evaluation", "generative", "reports", "uncertainty", "tabular"},

@@ -91,10 +91,30 @@ def test_tables_that_cannot_be_predicted_get_a_sentence(
     new.write_text(content)
     out = new.parent / "out.csv"
     out.write_text("precious")
-    done = command("predict", tables / "y-run", new, "-o", out)
+    done = command("predict", tables / "y-run", new, "-o", out, "--force")
     assert done.exit_code == 2
     assert words in done.stderr
     assert out.read_text() == "precious"
+
+
+def test_a_file_is_replaced_only_by_force(command: Command, tables: Path, new: Path) -> None:
+    out = new.parent / "out.csv"
+    out.write_text("precious")
+    done = command("predict", tables / "y-run", new, "-o", out)
+    assert (done.exit_code, "--force" in done.stderr, out.read_text()) == (2, True, "precious")
+    assert command("predict", tables / "y-run", new, "-o", out, "--force").exit_code == 0
+    assert out.read_text().startswith("mean,stddev")
+
+
+def test_wide_intervals_are_left_to_a_person(command: Command, tables: Path, new: Path) -> None:
+    out = new.parent / "out.csv"
+    assert command("predict", tables / "y-run", new, "-o", out).exit_code == 0
+    width = float((pd.read_csv(out)["upper"] - pd.read_csv(out)["lower"]).median())
+    done = command("predict", tables / "y-run", new, "-o", out, "--force", "--within", width)
+    found = pd.read_csv(out)
+    assert (found["abstain"] == ((found["upper"] - found["lower"] > width) | found["unfamiliar"])).all()
+    assert 0 < found["abstain"].sum() < len(found)
+    assert "held-out rows have 95 % intervals no wider than" in done.stderr
 
 
 def test_the_table_is_not_overwritten(command: Command, tables: Path, new: Path) -> None:

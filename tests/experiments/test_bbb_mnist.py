@@ -18,7 +18,15 @@ from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
 from credo.experiments.bbb_mnist.measure import COMPARED, error_of, numbers
 from credo.experiments.bbb_mnist.problem import LONG, MIXTURE, NOTEBOOK, PLAIN, notebook, paper, quick, rows, sparse
-from credo.experiments.classifiers import EDGES, ClassifierResult, ClassifierRow, Images, digits, train
+from credo.experiments.classifiers import (
+    EDGES,
+    ClassifierResult,
+    ClassifierRow,
+    Images,
+    NormalizedSoftplus,
+    digits,
+    train,
+)
 from credo.experiments.rows import FOLDER, results, results_of_size, stored
 from credo.experiments.runs import Run, perform
 from credo.methods.vi import ConstantInit, NormalInit, UniformInit
@@ -111,6 +119,22 @@ def test_the_notebook_s_settings() -> None:
     assert all(row.prior == priors.Normal(1.0) for row in notebook())
     net = notebook()[1].model(784).network.module
     assert sum(p.numel() for p in net.parameters()) == 478_410
+
+
+def test_the_keras_networks_start_and_end_as_in_keras() -> None:
+    plain, dropout = notebook()[-2:]
+    assert (plain.method.epochs, dropout.dropout, plain.keras, dropout.keras) == (50, 0.5, True, True)  # type: ignore[attr-defined]
+    z = torch.tensor([[2.0, -1.0, 0.5], [-300.0, 0.0, 0.0]])
+    found = NormalizedSoftplus(torch.nn.Identity())(z).exp().double()
+    by_hand = torch.log1p(z[0].double().exp()) / torch.log1p(z[0].double().exp()).sum()
+    torch.testing.assert_close(found[0], by_hand, rtol=1e-6, atol=0)  # float32
+    torch.testing.assert_close(found[1], torch.tensor([1e-7, 0.5, 0.5]).double(), rtol=1e-5, atol=0)  # kept from zero
+    logits = torch.nn.functional.softmax(z[0], -1)  # the twin: softplus left out
+    assert float((found[0] - logits).abs().max()) > 0.05
+    net = plain.model(784).network.initial(1, credo.Stream(0)).params
+    first = next(w for name, w in net.items() if w.shape[-2:] == (400, 784))
+    assert float(first.abs().max()) == pytest.approx((6 / 1184) ** 0.5, rel=1e-3)  # the largest of 313,600 draws
+    assert all(bool((w == 0).all()) for name, w in net.items() if name.endswith("bias"))
 
 
 def test_a_step_is_that_of_the_summed_loss() -> None:

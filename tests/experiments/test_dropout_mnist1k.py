@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 import credo
 from credo.experiments import registry
 from credo.experiments.base import Progress, Size, Verdict
+from credo.experiments.dropout_mnist1k.log import LogLine
 from credo.experiments.dropout_mnist1k.measure import train
 from credo.experiments.dropout_mnist1k.problem import (
     BASE,
@@ -42,10 +44,20 @@ def test_quick_run_passes_its_claims(done: tuple[Run, Path]) -> None:
 
 def test_figures_are_drawn_and_every_row_has_its_line(done: tuple[Run, Path]) -> None:
     run, folder = done
-    assert [f.path for f in run.figures] == ["accuracy.png", "keeps.png", "real.png", "synthetic.png"]
+    assert [f.path for f in run.figures] == ["accuracy.png", "keeps.png", "real.png", "synthetic.png", "methods.png"]
     assert all((folder / f.path).stat().st_size > 10_000 for f in run.figures)
     assert len(run.tables[0].rows) == 5
     assert {row[0] for row in run.tables[1].rows} == {"500 images", "1,200 images"}
+
+
+def test_the_log_is_read_halfway_through_an_epoch() -> None:
+    data, row = digits(20), replace(next(row for row in quick() if row.name == MC), members=1)
+    assert LogLine(0.1, 0.4).halfway(LogLine(0.3, 0.8)) == LogLine(pytest.approx(0.2), pytest.approx(0.6))
+    posterior = train(row, data, 0, Progress()).posterior
+    line = LogLine.of(posterior, data, 1)
+    weights = [w for name, w in posterior.members().params.items() if name.endswith("weight")]
+    assert line.decay == pytest.approx(1e-4 * sum(float(w.double().square().sum()) for w in weights) / 2)
+    assert 0.5 < line.accuracy <= float((posterior.at_mean().predict(data.x).label == data.y).double().mean()) + 0.02
 
 
 def test_without_the_images_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

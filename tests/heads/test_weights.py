@@ -194,6 +194,14 @@ def test_the_curvature_of_laplace_weighs_each_head(structure: str) -> None:
         credo.fit(start.model, (X, Y), credo.Laplace(curvature="fisher"), start=start, weights=WEIGHTS)
 
 
+def test_what_has_no_class_is_none_of_those_that_are_balanced() -> None:
+    there = [0, 0, 0, 1]
+    found = credo.class_weights([0, -100, 0, 0, 1, -100], weights=[1, 5, 1, 1, 1, 7])
+    torch.testing.assert_close(found[[0, 2, 3, 4]], credo.class_weights(there), rtol=1e-12, atol=0.0)
+    assert found[[1, 5]].tolist() == [5.0, 7.0]
+    assert credo.class_weights([-100, 100, 100], missing=None).tolist() == [1.5, 0.75, 0.75]
+
+
 BAD: dict[str, tuple[Any, Any, str]] = {
     "another name": (Y, {"cost": WEIGHTS["kind"]}, "there are weights for 'cost', and y has 'price', 'kind'"),
     "another length": (Y, {"kind": torch.ones(5)}, r"weights\['kind'\] has shape \(5,\)"),

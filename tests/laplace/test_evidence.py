@@ -210,6 +210,30 @@ def test_correlated_noise_of_a_trained_network_is_that_of_its_residuals(heads: b
     assert any("is that of the residuals" in note for note in posterior.notes)
 
 
+def test_correlated_noise_of_a_head_by_the_weights_of_that_head() -> None:
+    """As by repeated rows that have targets of one head alone."""
+    x, y = inputs(20, 2), inputs(20, 2, seed=1)
+    net, kind = nn.Linear(2, 4).double(), torch.arange(20) % 2
+    given = likelihoods.Joint(a=likelihoods.MultivariateGaussian(), b=likelihoods.Categorical())
+    model = credo.Model(net, given, priors.Normal(), outputs=lambda out: {"a": out[:, :2], "b": out[:, 2:]})
+    weights = {"a": torch.arange(20).double() % 3, "b": torch.ones(20).double()}
+    rows = torch.arange(20).repeat_interleave(weights["a"].long())
+    targets = {
+        "a": torch.cat([y[rows], torch.full((20, 2), math.nan).double()]),
+        "b": torch.cat([torch.full((len(rows),), -100), kind]),
+    }
+    method = credo.Laplace(structure="dense", precision="model")
+    weighted = credo.fit(model, (x, {"a": y, "b": kind}), method, weights=weights)
+    repeated = credo.fit(model, (torch.cat([x[rows], x]), targets), method)
+    for name in ("likelihood.a.log_scale", "likelihood.a.correlation"):
+        torch.testing.assert_close(weighted.mean.params[name], repeated.mean.params[name])
+    torch.testing.assert_close(weighted.evidence, repeated.evidence)
+    plain = credo.fit(model, (x, {"a": y, "b": kind}), method)
+    assert not torch.allclose(
+        plain.mean.params["likelihood.a.log_scale"], weighted.mean.params["likelihood.a.log_scale"]
+    )
+
+
 class Doubling(likelihoods.Gaussian):
     """Noise with a parameter that nothing here knows."""
 

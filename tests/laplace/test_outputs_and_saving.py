@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -200,6 +201,49 @@ def test_refusals_of_networks() -> None:
         classify(nets.MLP(2, 2).half(), inputs(6, 2).half())
     frozen = nn.Sequential(nn.Linear(2, 3).requires_grad_(False), nn.Tanh(), nn.Linear(3, 2))
     assert order_of(classify(frozen, inputs(6, 2).float())) == ["2.weight", "2.bias"]
+
+
+class SharedPlaces(nn.Module):
+    """Embeddings of places that all examples share, used in some way."""
+
+    def __init__(self, use: Callable[[Tensor, nn.Module], Tensor]) -> None:
+        super().__init__()
+        self.places, self.head, self.use = nn.Embedding(3, 2), nn.Linear(2, 2), use
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.use(x, self.places))
+
+
+def test_places_that_examples_share() -> None:
+    """One row of indices is repeated for each example; where that changes the outputs it is refused."""
+    x, order = inputs(6, 3, 2).float(), torch.arange(3)
+    classify(SharedPlaces(lambda x, places: (x + places(order[None])).mean(1)), x)
+    with pytest.raises(ValueError, match=r"mixes examples.*torch.arange\(T\)\[None\]"):
+        classify(SharedPlaces(lambda x, places: (x + places(order)).mean(1)), x)
+    with pytest.raises(ValueError, match=r"the rows of 'places[.]weight' are the same for all examples"):
+        classify(SharedPlaces(lambda x, places: (x + places(order[None]) * len(places(order[None]))).mean(1)), x)
+
+
+class Packed(nn.Module):
+    """A recurrent layer on sequences of different length, which torch has no forward derivative of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.GRU(2, 3, batch_first=True), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = 1 + torch.arange(len(x)) % x.shape[1]
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.cell(packed)[1][0])
+
+
+def test_a_network_without_forward_derivatives_predicts_without_draws() -> None:
+    x = inputs(6, 4, 2).float()
+    posterior = classify(Packed(), x, subset="last")
+    assert posterior.predict(x).probs.shape == (6, 2)
+    assert posterior.with_prediction("weights").predict(x, draws=3).probs.shape == (6, 2)
+    with pytest.raises(ValueError, match=r"no forward derivative.*posterior.predict\(x\), or by drawn weights"):
+        posterior.predict(x, draws=3)
 
 
 def test_refusals_of_pairs() -> None:

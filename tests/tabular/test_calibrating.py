@@ -103,8 +103,8 @@ def test_calibrated_intervals_hold_what_they_say_and_a_twin_on_training_rows_doe
     for seed in range(6):
         (x, y), (x_new, y_new) = noisy(150, seed), noisy(4000, 100 + seed)
         result = learn(model, x, y, recipe, seed=seed)
-        good = calibrated(result, x, y, predict_exactly)
-        twin_on_seen_rows = calibrated(replace(result, unseen=~result.unseen), x, y, predict_exactly)
+        good = calibrated(result, x, y, predict_exactly).posterior
+        twin_on_seen_rows = calibrated(replace(result, unseen=~result.unseen), x, y, predict_exactly).posterior
         coverages.append([metrics.coverage(p.predict(x_new), y_new) for p in (good, twin_on_seen_rows)])
     held, twin = torch.tensor(coverages).mean(0).tolist()
     assert abs(held - 0.95) < 0.036
@@ -137,7 +137,7 @@ def test_what_two_networks_need_is_too_wide_for_ten():
 
 def test_calibration_is_kept_in_a_folder_and_by_a_second_run(tmp_path):
     x, y = noisy(60, 0)
-    found = [calibrated(learned("ensemble", x, y), x, y, predict_exactly) for _ in range(2)]
+    found = [calibrated(learned("ensemble", x, y), x, y, predict_exactly).posterior for _ in range(2)]
     found[0].save(tmp_path / "run")
     found.append(load(tmp_path / "run"))
     for posterior in found[1:]:
@@ -148,7 +148,7 @@ def test_calibration_is_kept_in_a_folder_and_by_a_second_run(tmp_path):
 @pytest.mark.parametrize("method", ["map", "dropout"])
 def test_one_final_network_says_to_whom_the_calibration_belongs(method):
     x, y = table(200)
-    posterior = calibrated(learned(method, x, y), x, y, predict_exactly)
+    posterior = calibrated(learned(method, x, y), x, y, predict_exactly).posterior
     assert isinstance(posterior, Calibrated)
     assert "not to the final network" in posterior.record.notes[-1]
 
@@ -161,7 +161,8 @@ def test_weights_of_rows_count_in_the_calibration():
     even = (torch.arange(400) % 2 == 0).double()
     widths = []
     for weights in (even, 1.0 - even):
-        lower, upper = calibrated(result, x, y, predict_exactly, weights=weights + 1e-9).predict(x).interval(0.95)
+        fitted = calibrated(result, x, y, predict_exactly, weights=weights + 1e-9)
+        lower, upper = fitted.posterior.predict(x).interval(0.95)
         widths.append(float((upper - lower).mean()))
     assert widths[0] > 3.0 * widths[1]
 
@@ -179,7 +180,7 @@ def test_classes_get_a_temperature():
     variables = replace(result.posterior.variables, params=sharp)
     sure = replace(result, posterior=replace(result.posterior, variables=variables))
     sure = replace(sure, folds=sure.posterior)
-    posterior = calibrated(sure, x, y, predict_exactly)
+    posterior = calibrated(sure, x, y, predict_exactly).posterior
     calibrator = posterior.calibrators[0]
     assert isinstance(calibrator, Temperature)
     assert calibrator.temperature > 1.2

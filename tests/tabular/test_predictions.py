@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -123,10 +125,32 @@ def test_decided_rows_have_less_doubt_than_the_others(classes: TableRun, rows: p
 def test_a_risk_that_cannot_be_promised_leaves_all_to_a_person_and_says_why(
     classes: TableRun, rows: pd.DataFrame
 ) -> None:
+    without = replace(classes.evaluation, out_of_fold=None)
     for risk, words in ((0.0, "accept more risk"), (0.01, "like them or more")):
-        found = predict_rows(classes.posterior, classes.encoder, classes.evaluation, rows, risk=risk)
+        found = predict_rows(classes.posterior, classes.encoder, without, rows, risk=risk)
         assert found.frame["abstain"].all()
-        assert any(words in note for note in found.notes)
+        assert any(words in note and "the smallest that they can promise is" in note for note in found.notes)
+
+
+def test_training_rows_that_networks_have_not_seen_promise_less(classes: TableRun, rows: pd.DataFrame) -> None:
+    """There are four times as many, and what they promise belongs to the networks that had not seen them."""
+    evaluation = classes.evaluation
+    held, others = evaluation.certificates, evaluation.out_of_fold_certificates
+    assert others.rows > 3 * held.rows
+    assert others.smallest.risk < held.smallest.risk
+    risk = 0.5 * (others.smallest.risk + held.smallest.risk)
+    found = predict_rows(classes.posterior, classes.encoder, evaluation, rows, risk=risk)
+    assert found.promise.out_of_fold
+    assert "no proof" in str(found.promise)
+    assert 0 < found.frame["abstain"].sum() < len(rows)
+    assert not predict_rows(classes.posterior, classes.encoder, evaluation, rows, risk=0.5).promise.out_of_fold
+
+
+def test_an_interval_of_a_class_has_no_width(classes: TableRun, numbers: TableRun, rows: pd.DataFrame) -> None:
+    with pytest.raises(DataError, match="use risk"):
+        predict_rows(classes.posterior, classes.encoder, classes.evaluation, rows, within=1.0)
+    with pytest.raises(ValueError, match="above 0"):
+        predict_rows(numbers.posterior, numbers.encoder, numbers.evaluation, rows, within=0.0)
 
 
 def test_a_single_network_leaves_the_flag_empty(single: TableRun, rows: pd.DataFrame) -> None:

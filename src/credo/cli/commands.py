@@ -165,11 +165,19 @@ def predict(
     ask: Annotated[
         float | None, typer.Option(help="With --costs: what it costs to leave a row to a person.", show_default=False)
     ] = None,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            help="Numbers: leave rows to a person whose interval, from lower to upper, is wider than this.",
+            show_default="none is left",
+        ),
+    ] = None,
     with_inputs: Annotated[bool, typer.Option("--with-inputs", help="Write the columns of the table too.")] = False,
     json_wanted: Annotated[bool, typer.Option("--json", help="Write JSON instead of CSV, one object per row.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and the predictions).")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that --out names.")] = False,
 ) -> None:
     """Predict new rows or images with error bars, and flag those unlike the training data.
 

@@ -141,6 +141,12 @@ def plain_warnings(console: Console) -> Iterator[None]:
         yield
 
 
+def check_new(out: Path, force: bool) -> None:
+    """Refuse to write over a file, unless that is wanted; devices and pipes are no files that could be lost."""
+    if out != STDOUT and out.is_file() and not force:
+        raise ValueError(f"{out} exists: give another file, or --force to replace it")
+
+
 def check_place(out: Path, given: Iterable[Path] = ()) -> None:
     """Refuse a place that no file can be written to, or that holds what it is made of, before any work is done.
 

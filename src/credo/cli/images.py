@@ -12,7 +12,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from credo.cli.console import answers, check_place, plain_warnings, progress, remarks, say_evaluation, tell, write
+from credo.cli.console import (
+    answers,
+    check_new,
+    check_place,
+    plain_warnings,
+    progress,
+    remarks,
+    say_evaluation,
+    tell,
+    write,
+)
 from credo.cli.main import FAILED, complain
 from credo.cli.options import STDOUT
 from credo.core.folders import SavedElsewhereError, UnsavedError
@@ -111,11 +121,12 @@ def summary(run: VisionRun) -> dict[str, object]:
     }
 
 
-def predict(run: Path, given: list[Path], out: Path, json_wanted: bool, quiet: bool) -> None:
+def predict(run: Path, given: list[Path], out: Path, json_wanted: bool, quiet: bool, force: bool) -> None:
     """The work of `credo predict` with a run of images."""
     notes, files = remarks(quiet), _files(given)
     check_place(out, files)
     opened = open_vision_run(run)
+    check_new(out, force)
     with plain_warnings(notes), progress(notes) as bar:
         frame = opened.predict(files, _saying(bar, notes))
     write(out, _text(frame, json_wanted).encode())

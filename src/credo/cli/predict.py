@@ -9,7 +9,7 @@ import pandas as pd
 from rich.console import Console
 
 from credo.cli import images
-from credo.cli.console import answers, check_place, plain_warnings, remarks, write
+from credo.cli.console import answers, check_new, check_place, plain_warnings, remarks, write
 from credo.cli.options import STDOUT
 from credo.data.reading import read_table
 from credo.tabular.costs import ActionCosts
@@ -25,19 +25,21 @@ def run(
     risk: float,
     costs: Path | None,
     ask: float | None,
+    within: float | None,
     with_inputs: bool,
     json_wanted: bool,
     quiet: bool,
+    force: bool,
 ) -> None:
     """The work of `credo predict`."""
     if is_vision_run(run):
-        if costs is not None or ask is not None:
-            raise ValueError(f"--costs and --ask are for tables, and {run} is the run of a folder of images")
-        images.predict(run, table, out, json_wanted, quiet)
+        if costs is not None or ask is not None or within is not None:
+            raise ValueError(f"--costs, --ask and --within are for tables, and {run} is the run of a folder of images")
+        images.predict(run, table, out, json_wanted, quiet, force)
         return
     if len(table) > 1:
         raise ValueError(f"{run} is the run of a table, and predicts one file of rows: got {len(table)}")
-    _of_table(run, table[0], out, level, risk, _costs(costs, ask), with_inputs, json_wanted, quiet)
+    _of_table(run, table[0], out, level, risk, _costs(costs, ask), within, with_inputs, json_wanted, quiet, force)
 
 
 def _of_table(
@@ -47,16 +49,19 @@ def _of_table(
     level: float,
     risk: float,
     of_actions: ActionCosts | None,
+    within: float | None,
     with_inputs: bool,
     json_wanted: bool,
     quiet: bool,
+    force: bool,
 ) -> None:
     notes = remarks(quiet)
     check_place(out, [table])
+    check_new(out, force)
     opened = open_run(run)
     with plain_warnings(notes):
         rows = read_table(table, opened.encoder.codes)
-        predicted = opened.predict_with_notes(rows.frame, level=level, risk=risk, costs=of_actions)
+        predicted = opened.predict_with_notes(rows.frame, level=level, risk=risk, costs=of_actions, within=within)
     frame = _joined(rows.frame, predicted.frame) if with_inputs else predicted.frame
     write(out, _text(frame, json_wanted).encode())
     for note in (*rows.notes, *predicted.notes):

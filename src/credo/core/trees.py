@@ -142,6 +142,17 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Tensor]:
     return dict(_walk(value, prefix))
 
 
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """The tensors among arguments and results: in lists, tuples and dicts, one in the other."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        yield from tensors_in(tuple(value.values()))
+
+
 def _walk(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
         yield path, value

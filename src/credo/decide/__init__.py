@@ -16,6 +16,7 @@ from credo.decide.bandits.games import BanditGame, MushroomGame, Played, Rounds,
 from credo.decide.bandits.linear import LinearBelief, NeuralLinearBelief
 from credo.decide.bandits.network import DivergedAgentsError, NetworkBelief
 from credo.decide.bandits.policies import EpsilonGreedy, Policy, ThompsonSampling, UniformChoice, UpperConfidence
+from credo.decide.certificates import CertifiedRisk, certified_risks, smallest_risk
 from credo.decide.compression import Compression, LayerCompression, compression, log_alpha, prune_noise
 from credo.decide.guarantee import (
     FixedSequence,
@@ -36,6 +37,7 @@ __all__ = [
     "BanditAgent",
     "BanditGame",
     "Belief",
+    "CertifiedRisk",
     "Compression",
     "CostMatrix",
     "Costs",
@@ -70,6 +72,7 @@ __all__ = [
     "acquisition_scores",
     "batch_bald",
     "batch_information",
+    "certified_risks",
     "compression",
     "information",
     "log_alpha",
@@ -80,6 +83,7 @@ __all__ = [
     "rows_needed",
     "rows_that_would_do",
     "simulate",
+    "smallest_risk",
     "value_of_features",
     "value_of_rows",
     "write_sparse",

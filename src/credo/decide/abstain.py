@@ -177,6 +177,10 @@ class Promise:
         decided: part of them that would be decided; zero where nothing can be promised.
         rows_that_would_do: where nothing can be promised, about how many rows would be enough; None where more rows
             would not help.
+        smallest: where nothing can be promised, the smallest part of mistakes that these rows can promise for any of
+            them, in words; None where that is not known.
+        out_of_fold: whether the rows are training rows, each as the networks predict it that were not trained on it: a
+            weaker promise, since it belongs to these networks and not to all of them together.
     """
 
     claim: str
@@ -184,6 +188,8 @@ class Promise:
     rows: int
     decided: float
     rows_that_would_do: int | None = None
+    smallest: str | None = None
+    out_of_fold: bool = False
 
     @staticmethod
     def of(curve: SelectionCurve, place: int | None, claim: str, risk: float, error: float) -> Promise:
@@ -201,17 +207,24 @@ class Promise:
 
     def __str__(self) -> str:
         sure = f"with a probability of {100 * (1 - self.error):.4g} %"
+        if self.is_kept and self.out_of_fold:
+            return (
+                f"{sure}, {self.claim}, for rows like {self.rows:,} training rows as the networks decide them that "
+                f"were not trained on them ({self.decided:.0%} are decided); for all networks together, which decide "
+                "here, this is no proof: the held-out rows are too few to promise it"
+            )
         if self.is_kept:
             return (
                 f"{sure}, {self.claim}, for rows like the {self.rows:,} held-out ones, of which {self.decided:.0%} are "
                 "decided; where the data change, the promise ends"
             )
         refusal = f"all rows are left to a person: that {sure} {self.claim} cannot be promised"
+        more = "" if self.smallest is None else f" (the smallest that they can promise is {self.smallest})"
         if self.rows_that_would_do is None:
-            return f"{refusal}, however many rows like the {self.rows:,} are held out; accept more risk"
+            return f"{refusal}, however many rows like the {self.rows:,} are held out; accept more risk{more}"
         return (
             f"{refusal} by {self.rows:,} held-out rows; it takes about {self.rows_that_would_do:,} like them or more, "
-            "or a larger risk"
+            f"or a larger risk{more}"
         )
 
 

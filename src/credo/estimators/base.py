@@ -101,7 +101,7 @@ class BayesianEstimator(BaseEstimator, ABC):
         record = result.posterior.record
         noted = replace(result.posterior, record=replace(record, notes=(*notes, *record.notes)))
         result = replace(result, posterior=noted)
-        self.posterior_ = calibrated(result, torch.tensor(rows.X), y, _exactly, weights=weights)
+        self.posterior_ = calibrated(result, torch.tensor(rows.X), y, _exactly, weights=weights).posterior
         self._precise = in_double(self.posterior_)
         self.epochs_ = result.epochs
         self.held_out_log_likelihood_ = result.validation

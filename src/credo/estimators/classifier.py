@@ -110,7 +110,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             return sample_weight
         if sample_weight is not None:
             sample_weight = example_weights(sample_weight, (len(y),), "sample_weight")
-        return class_weights(y, self.class_weight, weights=sample_weight)
+        return class_weights(y, self.class_weight, weights=sample_weight, missing=None)
 
     def predictive(self, X: Any) -> ClassPredictive:  # noqa: N803
         """The whole predictive distribution at the rows X: probabilities, entropy and its two parts, ..."""

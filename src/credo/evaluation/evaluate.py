@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,15 @@ from torch import Tensor
 from credo import metrics
 from credo.core.record import Record
 from credo.core.rng import Stream
+from credo.decide.certificates import certified_risks, smallest_risk
+from credo.decide.guarantee import SelectionCurve
 from credo.evaluation import checks, honesty
 from credo.evaluation.digits import number, percent, rounded
 from credo.evaluation.doubtful import doubtful_rows
 from credo.evaluation.losses import row_losses
 from credo.evaluation.metadata import TrainingLength
 from credo.evaluation.scores import LEVEL, scores
-from credo.evaluation.values import Calibration, Check, Doubtful, Evaluation, Floats, Rejection, Sample
+from credo.evaluation.values import Calibration, Certificates, Check, Doubtful, Evaluation, Floats, Rejection, Sample
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 from credo.uncertainty.familiarity import Familiarity, disagreement
 
@@ -49,6 +52,9 @@ class HeldOutRows:
         plain_share: part of the training rows that a single network learned from.
         training: how long training was; None where that is not known.
         weights: how much each row counts in the scores, (B,); None for one each.
+        unseen_doubt: for classes one minus the largest probability of training rows, as the networks predict them that
+            were not trained on them, (n,); None where that is not known.
+        unseen_mistakes: whether their most probable class is wrong, (n,), 1 or 0.
     """
 
     prediction: Predictive
@@ -64,6 +70,8 @@ class HeldOutRows:
     plain_share: float = 1.0
     training: TrainingLength | None = None
     weights: Tensor | None = None
+    unseen_doubt: Tensor | None = None
+    unseen_mistakes: Tensor | None = None
 
 
 def evaluate(case: HeldOutRows, seed: int = 0) -> Evaluation:
@@ -100,7 +108,31 @@ def evaluate(case: HeldOutRows, seed: int = 0) -> Evaluation:
             )
         ),
         plain_share=case.plain_share,
+        **_promises(case, view),
     )
+
+
+class _Promises(TypedDict, total=False):
+    certificates: Certificates
+    out_of_fold: Rejection
+    out_of_fold_certificates: Certificates
+
+
+def _promises(case: HeldOutRows, view: _View) -> _Promises:
+    """What held-out rows promise about mistakes, and what training rows do, predicted by networks of the folds."""
+    if not case.classes:
+        return {}
+    found: _Promises = {"certificates": _certificates(SelectionCurve.of(view.doubt, view.losses))}
+    if case.unseen_doubt is not None and case.unseen_mistakes is not None:
+        curve = metrics.risk_coverage_of_losses(case.unseen_doubt, case.unseen_mistakes)
+        found["out_of_fold"] = _thinned(curve)
+        of_rows = SelectionCurve.of(case.unseen_doubt, case.unseen_mistakes)
+        found["out_of_fold_certificates"] = _certificates(of_rows)
+    return found
+
+
+def _certificates(curve: SelectionCurve) -> Certificates:
+    return Certificates(curve.rows, certified_risks(curve), smallest_risk(curve))
 
 
 @dataclass(frozen=True, eq=False)

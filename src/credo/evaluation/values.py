@@ -8,6 +8,7 @@ from typing import Any
 
 from credo.core.config import decode, encode
 from credo.core.storage import StorageError
+from credo.decide.certificates import CertifiedRisk
 from credo.evaluation.table_values import TABLE_KINDS, TableFindings
 from credo.uncertainty.familiarity import Familiarity
 
@@ -95,6 +96,21 @@ class Rejection:
 
 
 @dataclass(frozen=True)
+class Certificates:
+    """What rows promise about mistakes among those that are decided.
+
+    Attributes:
+        rows: how many.
+        table: for each risk how much is decided.
+        smallest: the smallest risk that can be promised for any row; None for no risk.
+    """
+
+    rows: int
+    table: tuple[CertifiedRisk, ...]
+    smallest: CertifiedRisk | None
+
+
+@dataclass(frozen=True)
 class Sample:
     """Some held-out rows for figures, (n,) each.
 
@@ -163,6 +179,10 @@ class Evaluation:
         checks: questions with verdicts.
         plain_share: part of the training rows that a single network learned from; a member of an ensemble lacks those
             it validates on.
+        certificates: for classes what the held-out rows promise about mistakes.
+        out_of_fold: for classes the curve of training rows, each as the networks predict it that were not trained on
+            it: they are more, and what they promise belongs to these networks.
+        out_of_fold_certificates: what these rows promise.
     """
 
     task: str
@@ -180,6 +200,9 @@ class Evaluation:
     doubtful: tuple[Doubtful, ...]
     checks: tuple[Check, ...]
     plain_share: float = 1.0
+    certificates: Certificates | None = None
+    out_of_fold: Rejection | None = None
+    out_of_fold_certificates: Certificates | None = None
     findings: TableFindings = TableFindings()
 
     def score(self, name: str) -> Score:
@@ -203,6 +226,18 @@ class Evaluation:
 
 
 KINDS = {
-    kind.__name__: kind for kind in (Evaluation, Check, Score, Calibration, Rejection, Sample, Doubtful, Familiarity)
+    kind.__name__: kind
+    for kind in (
+        Evaluation,
+        Check,
+        Score,
+        Calibration,
+        Rejection,
+        Sample,
+        Doubtful,
+        Familiarity,
+        Certificates,
+        CertifiedRisk,
+    )
 } | TABLE_KINDS
 """The classes that an evaluation on disk may name."""

@@ -6,10 +6,12 @@ import math
 import time
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 import credo
 from credo import likelihoods, nets
@@ -69,6 +71,33 @@ def digits(seed: int) -> Images:
     return Images(x[:1400], y[:1400], x[1400:], y[1400:])
 
 
+class NormalizedSoftplus(nn.Module):
+    """A classifier whose outputs go through softplus, as Keras reads them: normalized to one, and kept from 0 and 1.
+
+    p_k = softplus(z_k) / sum_j softplus(z_j), clipped to [1e-7, 1 - 1e-7]; its logarithm is what comes out.
+
+    Args:
+        net: gives z, (B, K).
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        positive = F.softplus(self.net(x))
+        return (positive / positive.sum(-1, keepdim=True)).clamp(1e-7, 1 - 1e-7).log()
+
+
+def keras_net(net: nets.MLP) -> NormalizedSoftplus:
+    """The net started as Keras does (Glorot's uniform weights, biases zero), with softplus outputs."""
+    for layer in net.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+    return NormalizedSoftplus(net)
+
+
 @dataclass(frozen=True)
 class ClassifierRow:
     """One classifier of a table, pixels - hidden - hidden - 10 with ReLU.
@@ -81,6 +110,7 @@ class ClassifierRow:
         dropout: rate after each hidden layer in training.
         pruned: parts of the weights that are removed, one after the other.
         members: runs, which differ in their first weights, order of data and noise, and are trained at once.
+        keras: whether the network starts and ends as the notebook's Keras networks do.
     """
 
     name: str
@@ -90,14 +120,17 @@ class ClassifierRow:
     dropout: float = 0.0
     pruned: tuple[float, ...] = ()
     members: int = 3
+    keras: bool = False
 
     def model(self, inputs: int) -> credo.Model:
-        net = nets.MLP(inputs, 10, (self.hidden, self.hidden), dropout=self.dropout)
-        return credo.Model(net, likelihoods.Categorical(), self.prior)
+        net = partial(nets.MLP, inputs, 10, (self.hidden, self.hidden), dropout=self.dropout)
+        made = (lambda: keras_net(net())) if self.keras else net()
+        return credo.Model(made, likelihoods.Categorical(), self.prior)
 
     def settings(self, seed: int) -> dict[str, Any]:
         """All that the result depends on, beside the images."""
         numbers = {"hidden": self.hidden, "dropout": self.dropout, "pruned": self.pruned, "members": self.members}
+        numbers |= {"keras": True} if self.keras else {}  # stored rows of other networks have no such entry
         return {**encode(numbers), "method": encode(self.method), "prior": encode(self.prior), "seed": seed}
 
 

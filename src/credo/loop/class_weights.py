@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from credo.core.weights import check_weights, example_weights
+from credo.likelihoods.positions import UNOBSERVED
 
 BALANCED = "balanced"
 """All classes weigh the same."""
@@ -19,7 +20,9 @@ SHOWN = 10
 """Names that a sentence lists."""
 
 
-def class_weights(y: Any, classes: str | Mapping[Any, float] = BALANCED, *, weights: Any = None) -> Tensor:
+def class_weights(
+    y: Any, classes: str | Mapping[Any, float] = BALANCED, *, weights: Any = None, missing: int | None = UNOBSERVED
+) -> Tensor:
     """Weights of examples by their class, for `fit(..., weights=...)`.
 
     balanced: w_n = v_n (sum_m v_m) / (K sum of v_m over the examples of the same class)
@@ -31,6 +34,7 @@ def class_weights(y: Any, classes: str | Mapping[Any, float] = BALANCED, *, weig
         y: the class of each example, numbers or names, (N,).
         classes: "balanced", or the weight of each class by its name; classes that are not named weigh one.
         weights: v, what the examples weigh already, (N,); None for one each.
+        missing: the number that stands for no class, whose examples weigh what they do; None where all are classes.
 
     Returns:
         Weights, (N,), in float64.
@@ -44,23 +48,23 @@ def class_weights(y: Any, classes: str | Mapping[Any, float] = BALANCED, *, weig
         >>> class_weights([0, 0, 0, 1], {1: 5.0})
         tensor([1., 1., 1., 5.], dtype=torch.float64)
     """
-    names, numbers = _classes_of(y)
-    each = torch.ones(len(numbers), dtype=torch.float64)
+    labels = _labels(y)
+    found = torch.ones(len(labels), dtype=torch.float64)
     if weights is not None:
-        each = example_weights(weights, (len(numbers),)).double().cpu()
-    place = torch.from_numpy(numbers)
-    by_class = (
-        _balanced(len(names), place, each)
-        if isinstance(classes, str) and classes == BALANCED
-        else _given(names, classes)
-    )
-    found = each * by_class[place]
+        found = example_weights(weights, (len(labels),)).double().cpu().clone()
+    numeric = np.issubdtype(labels.dtype, np.number)
+    known = labels != missing if numeric and missing is not None else np.ones(len(labels), dtype=bool)
+    names, numbers = _classes_of(labels[known])
+    place, there = torch.from_numpy(numbers), torch.from_numpy(known)
+    balanced = isinstance(classes, str) and classes == BALANCED
+    by_class = _balanced(len(names), place, found[there]) if balanced else _given(names, classes)
+    found[there] *= by_class[place]
     check_weights(found, "class weights")
     return found
 
 
-def _classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes, and the number of each example's."""
+def _labels(y: Any) -> NDArray[Any]:
+    """The class of each example, (N,)."""
     labels = np.asarray(y.detach().cpu().numpy() if isinstance(y, Tensor) else y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -68,6 +72,11 @@ def _classes_of(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
         raise ValueError(f"y has shape {labels.shape}: class weights need one class for each example, (N,)")
     if np.issubdtype(labels.dtype, np.inexact) and not bool((labels == np.round(labels)).all()):
         raise ValueError("y holds fractions or NaN: class weights need classes, numbers 0, 1, 2, ... or names")
+    return labels
+
+
+def _classes_of(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes, and the number of each example's."""
     try:
         names, numbers = np.unique(labels, return_inverse=True)
     except TypeError:

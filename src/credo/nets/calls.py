@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from credo.core.inputs import Inputs, few, is_graph
-from credo.core.trees import Params, ValueT, Variables, map_tensors
+from credo.core.trees import Params, ValueT, Variables, map_tensors, tensors_in
 from credo.nets.layer import Affine, LayerUse, layer_call
 from credo.nets.network import Network
 from credo.nets.random_calls import Undropped
@@ -186,7 +186,7 @@ def _embedding(func: Any, args: Any, kwargs: Any, named: Named) -> Callable[[Ten
     if given.get("max_norm") is not None or index.ndim == 0:
         return None
     name, shape = named(weight), tuple(weight.shape)
-    return lambda z: EmbeddingCall(name, None, z, index.clone(), shape, padding)
+    return lambda z: EmbeddingCall(name, None, z, index.clone().expand(len(z), *index.shape[1:]), shape, padding)
 
 
 RULES: dict[Any, Rule] = {
@@ -199,9 +199,11 @@ RULES: dict[Any, Rule] = {
 class Capture(TorchFunctionMode):
     """While active, notes the calls of layers whose parameters were asked for, and other uses of these."""
 
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(self, names: Mapping[int, str], examples: int) -> None:
         super().__init__()
         self.names = names
+        self.examples = examples
+        self.shared: list[str] = []  # embeddings of which all examples share the rows
         self.calls: list[Call] = []
         self.others: dict[str, str] = {}
         self.returned: Tensor | None = None
@@ -211,13 +213,16 @@ class Capture(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        used = [self.names[id(t)] for t in _tensors((args, kwargs)) if id(t) in self.names]
+        used = [self.names[id(t)] for t in tensors_in((args, kwargs)) if id(t) in self.names]
         make = RULES[func](func, args, kwargs, self.named) if used and func in RULES else None
         result = func(*args, **kwargs)
         if make is None or not isinstance(result, Tensor):
-            if used and any(True for _ in _tensors(result)):  # a look at shape or dtype is no use of the values
+            if used and any(True for _ in tensors_in(result)):  # a look at shape or dtype is no use of the values
                 self.others.update(dict.fromkeys(used, str(getattr(func, "__name__", func)).strip("_")))
             return result
+        if func is F.embedding and result.ndim > 2 and len(result) == 1 < self.examples:
+            result = result.expand(self.examples, *result.shape[1:])  # so that each example has gradients of its own
+            self.shared += used
         output = result if result.requires_grad else result.detach().requires_grad_()
         call = make(output)
         self.calls.append(call)
@@ -234,6 +239,7 @@ class Captured:
     outputs: Tensor  # (B, *event)
     calls: Sequence[Call]
     direct: bool  # whether the output of the only call is that of the network
+    shared: Sequence[str] = ()  # parameters of embeddings whose rows were repeated for each example
 
     def backward(self, v: Tensor) -> list[Tensor]:
         """Gradients of sum(v * outputs) by the output of each call."""
@@ -256,16 +262,20 @@ def _captured(network: Network, variables: Variables, x: Inputs, names: Sequence
 
     @contextmanager
     def around(params: Params, masks: Sequence[Tensor]) -> Iterator[None]:
-        modes.append(Capture({id(params[name]): name for name in names}))
+        modes.append(Capture({id(params[name]): name for name in names}, len(x)))
         with Undropped(), modes[-1]:
             yield
 
     with torch.inference_mode(False), torch.enable_grad():
-        outputs = network.inside(differentiable(variables), differentiable(x), around)
+        variables, x = differentiable(variables), differentiable(x)
+        if network.trace(variables, x).repeated:  # a second pass must save what the first has saved
+            leaves = {n: p if p.requires_grad else p.detach().requires_grad_() for n, p in variables.params.items()}
+            variables = Variables(leaves, variables.buffers)
+        outputs = network.inside(variables, x, around)
     mode = modes[-1]
     untouched = outputs is mode.returned and outputs._version == 0  # not doubled in place, say
     direct = untouched and len(mode.calls) == 1 and outputs.shape == mode.calls[0].output.shape
-    return Captured(outputs, mode.calls, direct), mode
+    return Captured(outputs, mode.calls, direct, mode.shared), mode
 
 
 def differentiable(value: ValueT) -> ValueT:
@@ -304,6 +314,7 @@ def layer_uses(network: Network, variables: Variables, x: Inputs, names: Sequenc
         )
     captured = capture(network, variables, few(x, 3), names)
     _check_apart(captured)
+    _check_shared(captured, network.evaluate(variables, few(x, 3))[0])
     taken: dict[str, LayerUse] = {}
     for call in captured.calls:
         own = tuple(name for name in call.names if name not in taken)
@@ -327,11 +338,24 @@ def _check_apart(captured: Captured) -> None:
     first[0] = 1.0
     for call, g in zip(captured.calls, captured.backward(first), strict=True):
         if len(g) != 3 or bool(g[1:].any()):
+            advice = "keep the batch first in every layer, and let batch norm keep running statistics"
+            if isinstance(call, EmbeddingCall) and call.x.ndim == 1:
+                advice = "give it places that all examples share as (1, T), torch.arange(T)[None]"
             raise ValueError(
                 f"the layer of {call.names[0]!r} mixes examples, or has them along another axis than the first, and "
-                "curvature is a sum over examples: keep the batch first in every layer, and let batch norm keep "
-                f"running statistics; or leave the layer out, {LEAVE_OUT}"
+                f"curvature is a sum over examples: {advice}; or leave the layer out, {LEAVE_OUT}"
             )
+
+
+def _check_shared(captured: Captured, outputs: Tensor) -> None:
+    """Refuse embeddings that are shared by examples in another way than by being added to each, say."""
+    if captured.shared and not (
+        captured.outputs.shape == outputs.shape and torch.allclose(captured.outputs, outputs, rtol=1e-3, atol=1e-5)
+    ):
+        raise ValueError(
+            f"the rows of {captured.shared[0]!r} are the same for all examples, and what becomes of them is no sum "
+            f"over examples: leave the layer out, {LEAVE_OUT}"
+        )
 
 
 LEAVE_OUT = "subset='last' or a pattern such as 'head.*'"
@@ -362,13 +386,3 @@ def _padding(given: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list
     else:
         pairs = [(size, size) for size in _each(given, len(kernel))]
     return [side for pair in reversed(pairs) for side in pair]
-
-
-def _tensors(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(tuple(value.values()))

@@ -7,7 +7,6 @@ as they came. Likewise standardized targets need outputs of any size and sign.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from credo.core.inputs import Inputs, few, leaves_of
-from credo.core.trees import Variables
+from credo.core.trees import Variables, tensors_in
 from credo.nets.network import Network
 from credo.nets.plan import Plan
 
@@ -119,10 +118,10 @@ class _UnitWatcher(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = str(getattr(func, "__name__", "unknown")).strip("_")
-        read = list(_tensors((args, kwargs)))
+        read = list(tensors_in((args, kwargs)))
         ours = {path for t in read for path in self._inputs.get(_storage(t), ())}
         result = func(*args, **kwargs)
-        made = list(_tensors(result))
+        made = list(tensors_in(result))
         if ours:
             self._take(name, ours, made)
         for t in made:
@@ -186,14 +185,3 @@ def _storage(t: Tensor) -> int:
         return t.untyped_storage().data_ptr() or id(t)
     except (RuntimeError, NotImplementedError):  # sparse, or a batch of torch.func
         return id(t)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from credo.core.inputs import Inputs, is_graph, leaves_of
+from credo.core.trees import tensors_in
 from credo.nets.calling import Parameters, arguments
 from credo.nets.checkpointing import Checkpointing, checkpointing_of
 from credo.nets.forward import HOOKS, Attribute
@@ -79,9 +80,9 @@ class Watcher(DropMode):
         return result
 
     def _note_uses(self, result: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        made = list(_tensors(result))
+        made = list(tensors_in(result))
         if made:  # a look at shape or dtype is no use of the values
-            self._uses.update(self.names[id(t)] for t in _tensors((args, kwargs)) if id(t) in self.names)
+            self._uses.update(self.names[id(t)] for t in tensors_in((args, kwargs)) if id(t) in self.names)
             self.largest = max(self.largest, *(t.numel() for t in made))
 
     @property
@@ -263,13 +264,3 @@ def _mark(value: Any, depth: int) -> Any:
         items = [*value.items()] if isinstance(value, dict) else [*value]
         return type(value), tuple(_mark(item, depth - 1) for item in items)
     return value if isinstance(value, bool | int | float | complex | str | None) else id(value)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(tuple(value.values()))

@@ -92,9 +92,22 @@ class LinearizedFunctions(Functions):
                 return value + change
 
             if len(shifts) == 1:
-                return moved({name: t.unsqueeze(0) for name, t in shifts[0].items()}).unsqueeze(0)
+                one = {name: t.unsqueeze(0) for name, t in shifts[0].items()}
+                return _forward_mode(moved, one, lambda: outputs(center)).unsqueeze(0)
             stacked = {name: torch.stack([each[name] for each in shifts]).unsqueeze(1) for name in shifts[0]}
             return torch.func.vmap(moved)(stacked)
+
+
+def _forward_mode(moved: Callable[[Params], Tensor], shift: Params, plain: Callable[[], Tensor]) -> Tensor:
+    """The outputs at a shift, or a sentence where the network has a part that forward derivatives do not know."""
+    try:
+        return moved(shift)
+    except (RuntimeError, NotImplementedError) as error:
+        plain()  # which says itself what is wrong, if it is something else
+        raise ValueError(
+            f"a part of the network has no forward derivative, which drawn linear functions need ({error}): predict "
+            "without draws, posterior.predict(x), or by drawn weights, posterior.with_prediction('weights')"
+        ) from error
 
 
 @cache

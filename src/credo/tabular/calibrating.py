@@ -83,9 +83,23 @@ def one_by_one(result: FitResult, x: Tensor, predict: Predict) -> OutOfFold:
     return OutOfFold(rows, tuple(parts), (1,) * len(rows))
 
 
+@dataclass(frozen=True, eq=False)
+class CalibratedFit:
+    """A posterior with calibrated error bars.
+
+    Attributes:
+        posterior: `Calibrated`, with a note that says on what; where no row is unseen, as it was.
+        unseen: training rows as the networks predict them that were not trained on them, calibrated for as many; None
+            where there are none.
+    """
+
+    posterior: Posterior
+    unseen: OutOfFold | None = None
+
+
 def calibrated(
     result: FitResult, x: Tensor, y: Tensor, predict: Predict, *, weights: Tensor | None = None
-) -> Posterior:
+) -> CalibratedFit:
     """The posterior of a training, with error bars calibrated on training rows that networks have not seen.
 
     The calibrator for m networks is made of rows that m networks have not seen. A mixture of more networks errs less
@@ -98,22 +112,22 @@ def calibrated(
         y: their targets, in the units in which `predict` predicts.
         predict: how a posterior predicts inputs.
         weights: how much each row counts, (N,); None for one each.
-
-    Returns:
-        A `Calibrated` posterior with a note that says on what; where no row is unseen, the posterior itself.
     """
     found = out_of_fold(result, x, predict)
     if found is None:
-        return result.posterior
+        return CalibratedFit(result.posterior)
     networks = result.posterior.members().members
     try:
-        calibrator = _calibrator(result, found, networks, x, y, predict, weights)
+        own = _learned(found, y, weights)
+        calibrator = _carried_on(own, result, found, networks, x, y, predict, weights)
     except ValueError as error:
-        return _noted(result.posterior, f"error bars are not calibrated: {error}")
-    return Calibrated.of(_noted(result.posterior, _said(result, found, networks)), calibrator)
+        return CalibratedFit(_noted(result.posterior, f"error bars are not calibrated: {error}"), found)
+    posterior = Calibrated.of(_noted(result.posterior, _said(result, found, networks)), calibrator)
+    return CalibratedFit(posterior, replace(found, parts=tuple(map(own.apply, found.parts))))
 
 
-def _calibrator(
+def _carried_on(
+    own: CdfMap | Temperature,
     result: FitResult,
     found: OutOfFold,
     networks: int,
@@ -122,17 +136,17 @@ def _calibrator(
     predict: Predict,
     weights: Tensor | None,
 ) -> CdfMap | Temperature:
-    """For so many networks, from what one needs and what as many need as have not seen a row."""
+    """The calibrator for so many networks, from what one needs and what as many need as have not seen a row."""
     several = min(found.members)
     if several == 1 or several >= networks > 1:
-        return _learned(found, y, weights)
+        return own
+    assert result.unseen is not None
     counted = torch.ones(len(x), dtype=torch.float64) if weights is None else weights.double()
-    each = one_by_one(result, x, predict)
-    one = _learned(each, y, counted / result.unseen.sum(0).clamp_min(1))  # type: ignore[union-attr]
+    one = _learned(one_by_one(result, x, predict), y, counted / result.unseen.sum(0).clamp_min(1))
     if networks == 1:
         return one
     steps = (1.0 / several - 1.0 / networks) / (1.0 - 1.0 / several)
-    return _learned(found, y, weights).extrapolated(one, steps)  # type: ignore[arg-type]
+    return own.extrapolated(one, steps)  # type: ignore[arg-type]
 
 
 def _learned(found: OutOfFold, y: Tensor, weights: Tensor | None) -> CdfMap | Temperature:
@@ -159,5 +173,5 @@ def _said(result: FitResult, found: OutOfFold, networks: int) -> str:
     if isinstance(found.parts[0], ClassPredictive):
         return said
     proved = "what can be proved of such cross-validation is that 95 % intervals hold 90 % of new rows"
-    owner = "the final network" if result.folds is not result.posterior else "their average"
+    owner = "their average" if networks == asked else "the final network"
     return f"{said}; {proved}, and it belongs to the networks of the folds, not to {owner}"

@@ -13,6 +13,7 @@ from time import monotonic
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor, as_tensor
 
 from credo.core.folders import check_folder, save_or_rescue
@@ -27,8 +28,8 @@ from credo.evaluation.scores import naive_classes, naive_numbers
 from credo.evaluation.values import Evaluation
 from credo.posteriors import Calibrated, Posterior
 from credo.posteriors.draws import Draws
-from credo.predictive import Predictive
-from credo.tabular.calibrating import calibrated
+from credo.predictive import ClassPredictive, Predictive
+from credo.tabular.calibrating import CalibratedFit, OutOfFold, calibrated
 from credo.tabular.choosing import TableRows
 from credo.tabular.designing import design_table
 from credo.tabular.examining import Examination
@@ -157,9 +158,9 @@ def train_and_evaluate(
     encoder = Encoder.fit(problem, parts.train)
     trained, held_out = (problem.frame.iloc[rows].reset_index(drop=True) for rows in (parts.train, parts.test))
     groups = None if loaded.groups is None else loaded.groups[parts.train]
-    posterior, length, encoder = _train(encoder, trained, request, listener, folder, groups)
-    rows = loaded.file_rows[parts.test]
-    evaluation = _evaluate(posterior, encoder, length, trained, held_out, rows, request)
+    fitted, length, encoder = _train(encoder, trained, request, listener, folder, groups)
+    posterior, rows = fitted.posterior, loaded.file_rows[parts.test]
+    evaluation = _evaluate(fitted, encoder, length, trained, held_out, rows, request)
     answers = predict_rows(posterior, encoder, evaluation, held_out).frame
     evaluation = _examined(loaded, posterior, encoder, evaluation, answers, length)
     observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
@@ -174,7 +175,7 @@ def _train(
     listener: ValidationListener | None,
     folder: Path | None,
     groups: Index | None = None,
-) -> tuple[Posterior, TrainingLength, Encoder]:
+) -> tuple[CalibratedFit, TrainingLength, Encoder]:
     """Also the encoder with the target in the units that suit its noise."""
     settings = Settings(request.epochs)
     recipe = recipe_of(request.method, settings)
@@ -202,7 +203,7 @@ def _targets(encoder: Encoder, frame: pd.DataFrame) -> Tensor:
 
 
 def _evaluate(
-    posterior: Posterior,
+    fitted: CalibratedFit,
     encoder: Encoder,
     length: TrainingLength,
     trained: pd.DataFrame,
@@ -210,7 +211,7 @@ def _evaluate(
     rows: np.ndarray,
     request: FitRequest,
 ) -> Evaluation:
-    x, target = encoder.encode(held_out).x, encoder.target
+    posterior, x, target = fitted.posterior, encoder.encode(held_out).x, encoder.target
     known, observed = (_observed(encoder, frame) for frame in (trained, held_out))
     if isinstance(target, ClassTarget):
         naive: Predictive = naive_classes(known, len(target.classes), len(observed), _weights(trained, request))
@@ -231,8 +232,18 @@ def _evaluate(
         plain_share=_plain_share(posterior, len(trained), x.shape[1]),
         training=length,
         weights=_weights(held_out, request),
+        **_mistakes(fitted.unseen, encoder.encode_target(trained)),
     )
     return evaluate(case, request.seed)
+
+
+def _mistakes(unseen: OutOfFold | None, y: Tensor) -> dict[str, Tensor]:
+    """Doubt and mistakes of training rows, for classes, by networks that were not trained on them."""
+    if unseen is None or not isinstance(unseen.parts[0], ClassPredictive):
+        return {}
+    probs = torch.cat([part.mean.double() for part in unseen.parts])
+    wrong = probs.argmax(-1) != torch.cat(unseen.of(y))
+    return {"unseen_doubt": 1.0 - probs.max(-1).values, "unseen_mistakes": wrong.double()}
 
 
 def _examined(

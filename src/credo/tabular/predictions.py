@@ -15,7 +15,7 @@ from credo.data import DataError
 from credo.data.encoder import ClassTarget, Encoder, NumericTarget
 from credo.decide.abstain import Mistakes, Promise
 from credo.decide.guarantee import ERROR, FixedSequence, SelectionCurve
-from credo.evaluation.values import Evaluation
+from credo.evaluation.values import Evaluation, Rejection, Sample
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 from credo.tabular.costs import ActionCosts
@@ -56,6 +56,7 @@ def predict_rows(
     level: float = 0.95,
     risk: float = RISK,
     costs: ActionCosts | None = None,
+    within: float | None = None,
 ) -> RowPredictions:
     """Predict new rows.
 
@@ -77,6 +78,8 @@ def predict_rows(
             the held-out ones (`credo.decide.FixedSequence`); without meaning for numbers.
         costs: of actions, for classes. There are then two more columns, action and expected_cost, and abstain says that
             asking is expected to cost less than the best action; nothing is promised.
+        within: for numbers: there is then a column abstain, set where the interval is wider than this, from its lower
+            to its upper end, or the row is unfamiliar.
 
     Raises:
         DataError: if the rows do not have the columns of the training table, or the costs not its classes.
@@ -87,6 +90,8 @@ def predict_rows(
         raise ValueError(f"risk must lie between 0 and 1, got {risk}")
     if costs is not None and not isinstance(encoder.target, ClassTarget):
         raise DataError(f"{evaluation.target!r} holds numbers, and costs of actions are for classes")
+    if within is not None:
+        _check_within(within, encoder)
     encoded = encoder.encode(rows)
     threshold, promise = threshold_for(evaluation, risk) if evaluation.classes else (None, None)
     parts = [
@@ -94,6 +99,9 @@ def predict_rows(
         for x in torch.split(encoded.x, CHUNK)
     ]
     frame = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
+    if within is not None:
+        unlike = frame["unfamiliar"].fillna(False).astype(bool)
+        frame.insert(6, "abstain", unlike | ~(frame["upper"] - frame["lower"] <= within))
     for flag in ("unfamiliar", "abstain"):
         if flag in frame:
             frame[flag] = frame[flag] | encoded.strange
@@ -101,18 +109,48 @@ def predict_rows(
         assert isinstance(encoder.target, ClassTarget)
         return RowPredictions(costs.decided(frame, tuple(encoder.target.classes)), (*encoded.notes, NOTHING_PROMISED))
     refusal = (str(promise),) if promise is not None and not promise.is_kept else ()
-    return RowPredictions(frame, (*encoded.notes, *refusal), promise)
+    narrow = () if within is None else (_held_by_narrow(evaluation.sample, within),)
+    return RowPredictions(frame, (*encoded.notes, *refusal, *narrow), promise)
+
+
+def _check_within(within: float, encoder: Encoder) -> None:
+    if isinstance(encoder.target, ClassTarget):
+        raise DataError(f"{encoder.target.name!r} has classes, and within is for intervals of numbers: use risk")
+    if not within > 0.0:
+        raise ValueError(f"within is the width of an interval and must be above 0, got {within}")
+
+
+def _held_by_narrow(sample: Sample, within: float) -> str:
+    """How many held-out rows have intervals so narrow, and how often these held."""
+    ends = zip(sample.lower, sample.upper, sample.observed, strict=True)
+    narrow = [low <= y <= high for low, high, y in ends if high - low <= within]
+    said = f"{len(narrow):,} of {len(sample.observed):,} held-out rows have 95 % intervals no wider than {within:g}"
+    return f"{said}, and these hold {sum(narrow):,} of their targets" if narrow else said
 
 
 def threshold_for(evaluation: Evaluation, risk: float, error: float = ERROR) -> tuple[float | None, Promise]:
-    """The largest doubt up to which rows are decided, and what the held-out rows promise of them.
+    """The largest doubt up to which rows are decided, and what is promised of them.
+
+    Held-out rows promise it. Where they are too few, the training rows do, each as the networks predict it that were
+    not trained on it: a weaker promise, which says so.
 
     Args:
         evaluation: of a model of classes.
         risk: part of mistakes among the decided rows that is acceptable.
         error: probability with which the promise may fail.
     """
-    seen, rows = evaluation.rejection, evaluation.held_out
+    held, others = evaluation.certificates, evaluation.out_of_fold_certificates
+    threshold, promise = _promised(evaluation.rejection, evaluation.held_out, risk, error)
+    if threshold is None and evaluation.out_of_fold is not None and others is not None:
+        weaker, by_others = _promised(evaluation.out_of_fold, others.rows, risk, error)
+        if weaker is not None:
+            return weaker, replace(by_others, out_of_fold=True)
+    if threshold is None and held is not None and held.smallest is not None:
+        promise = replace(promise, smallest=f"{held.smallest.risk:.1%} of mistakes")
+    return threshold, promise
+
+
+def _promised(seen: Rejection, rows: int, risk: float, error: float) -> tuple[float | None, Promise]:
     counts = [round(part * rows) for part in seen.kept]
     mistakes = [float(round(each * count)) for each, count in zip(seen.risk, counts, strict=True)]
     curve = SelectionCurve(rows, tuple(counts), tuple(mistakes), seen.doubt)

@@ -47,7 +47,13 @@ class TableRun:
         return None if self.folder is None else self.folder / REPORT
 
     def predict(
-        self, rows: pd.DataFrame, *, level: float = 0.95, risk: float = RISK, costs: ActionCosts | None = None
+        self,
+        rows: pd.DataFrame,
+        *,
+        level: float = 0.95,
+        risk: float = RISK,
+        costs: ActionCosts | None = None,
+        within: float | None = None,
     ) -> pd.DataFrame:
         """One row of predictions for each row; `predict_rows` says what its columns are.
 
@@ -56,14 +62,23 @@ class TableRun:
             level: of the intervals.
             risk: part of mistakes among decided rows that is acceptable.
             costs: of actions, by which rows are decided instead.
+            within: of numbers: rows with wider intervals are left to a person.
         """
-        return self.predict_with_notes(rows, level=level, risk=risk, costs=costs).frame
+        return self.predict_with_notes(rows, level=level, risk=risk, costs=costs, within=within).frame
 
     def predict_with_notes(
-        self, rows: pd.DataFrame, *, level: float = 0.95, risk: float = RISK, costs: ActionCosts | None = None
+        self,
+        rows: pd.DataFrame,
+        *,
+        level: float = 0.95,
+        risk: float = RISK,
+        costs: ActionCosts | None = None,
+        within: float | None = None,
     ) -> RowPredictions:
         """The same, with what was strange about the rows."""
-        return predict_rows(self.posterior, self.encoder, self.evaluation, rows, level=level, risk=risk, costs=costs)
+        return predict_rows(
+            self.posterior, self.encoder, self.evaluation, rows, level=level, risk=risk, costs=costs, within=within
+        )
 
     def __repr__(self) -> str:
         done, score = self.metadata, self.evaluation.scores[0]

@@ -34,14 +34,17 @@ def draw_all(folder: Path, found: Mapping[str, ClassifierResult], claims: Mappin
 
 
 def densities(folder: Path, found: Mapping[str, ClassifierResult]) -> Figure:
-    """The weights of networks that were trained in different ways, as in the notebook and in figure 3 of the paper."""
-    centers, width = (EDGES[:-1] + EDGES[1:]) / 2, float(EDGES[1] - EDGES[0])
+    """The weights of networks that were trained in different ways, as in the notebook and in figure 3 of the paper.
+
+    The two outermost bins hold all weights beyond the edges, and are left out.
+    """
+    centers, width = ((EDGES[:-1] + EDGES[1:]) / 2)[1:-1], float(EDGES[1] - EDGES[0])
     with drawing(folder / "weights.png") as figure:
         axes = figure.subplots()
         for (label, names), color in zip(SHOWN.items(), COLORS, strict=False):
             result = next((found[name] for name in names if name in found), None)
             if result is not None:
-                heights = [n / (sum(result.counts) * width) for n in result.counts]
+                heights = [n / (sum(result.counts) * width) for n in result.counts[1:-1]]
                 axes.plot(centers, heights, color=color, label=f"{label} ({result.name})")
         axes.set(xlabel="weight", ylabel="density", xlim=(-0.3, 0.3))
         axes.set_ylim(bottom=0)

@@ -19,6 +19,7 @@ COMPARED: dict[str, tuple[str, ...]] = {
     "averaged": ("mixture-1200",),
     "like-dropout": ("mixture-1200", "dropout-1200"),
     "density": (LOGGED, "keras-sgd-400"),
+    **{f"{row}-loss": (row,) for row in ("keras-sgd-400", "keras-dropout-400")},
 }
 """Claims that are about other numbers than the error of one row, and their rows."""
 IMAGES, BATCH = 60_000, 128
@@ -44,6 +45,8 @@ def _comparison(claim: str, first: ClassifierResult, second: ClassifierResult | 
     """What a claim of `COMPARED` is about."""
     if claim == "averaged":
         return fmean(first.at_mean) - fmean(first.drawn)
+    if claim.endswith("-loss"):
+        return -fmean(first.log_likelihood)
     if second is None:
         return _printed_loss(first, int(claim.rsplit("-")[-1]))
     if claim == "density":

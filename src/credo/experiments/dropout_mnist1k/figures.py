@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from credo.experiments.base import Figure
-from credo.experiments.dropout_mnist1k.measure import Accuracy, ImageBelief
+from credo.experiments.dropout_mnist1k.beliefs import Beliefs, ImageBelief
+from credo.experiments.dropout_mnist1k.measure import Accuracy
 from credo.reports.style import BLUE, GRAY, ORANGE, RED, drawing
 
 
@@ -56,14 +58,41 @@ def keeps(folder: Path, found: Mapping[str, Mapping[str, Tensor]]) -> Figure:
     return Figure("keeps.png", caption)
 
 
-def doubtful(folder: Path, beliefs: Mapping[str, Sequence[ImageBelief]]) -> tuple[Figure, ...]:
-    """Images, and beside each what the draws believe."""
+def doubtful(folder: Path, beliefs: Beliefs) -> tuple[Figure, ...]:
+    """Images, and beside each what the draws of one method believe."""
     texts = {
         "real": "Test digits: two of the clearest, and the two with most doubt.",
         "synthetic": "Images that are no digit, or no longer one: there is doubt where the probability is spread, or "
         "differs widely from draw to draw.",
     }
-    return tuple(_page(folder / f"{name}.png", beliefs[name], text) for name, text in texts.items())
+    images = {"real": beliefs.real, "synthetic": beliefs.synthetic}
+    return tuple(_page(folder / f"{name}.png", images[name], text) for name, text in texts.items())
+
+
+def side_by_side(folder: Path, methods: Sequence[Beliefs]) -> Figure:
+    """The synthetic images, and beside each what the draws of every method believe."""
+    count = len(methods[0].synthetic)
+    with drawing(folder / "methods.png", width=10.0, height=1.5 * count) as figure:
+        grid = figure.subplots(count, 1 + len(methods), squeeze=False, width_ratios=(1, *(3,) * len(methods)))
+        for line, (picture, *panels) in enumerate(grid):
+            picture.imshow(methods[0].synthetic[line].image.numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
+            picture.set_axis_off()
+            for axes, method in zip(panels, methods, strict=True):
+                _bars(axes, method.synthetic[line])
+                axes.set_title(f"{method.label}: {method.synthetic[line].entropy:.2f} nats", fontsize=10)
+                axes.tick_params(labelleft=axes is panels[0])
+            panels[0].set_ylabel("probability")
+        for axes in grid[-1][1:]:
+            axes.set_xlabel("class")
+    caption = (
+        "The same images for each method, with the entropy of the mean; bars: mean ± standard deviation of 1000 draws."
+    )
+    return Figure("methods.png", caption)
+
+
+def _bars(axes: Axes, belief: ImageBelief) -> None:
+    axes.bar(range(10), belief.mean.numpy(), yerr=belief.spread.numpy(), color=BLUE, ecolor=GRAY, capsize=2)
+    axes.set(ylim=(0.0, 1.05), xticks=range(10))
 
 
 def _page(path: Path, beliefs: Sequence[ImageBelief], text: str) -> Figure:
@@ -72,8 +101,8 @@ def _page(path: Path, beliefs: Sequence[ImageBelief], text: str) -> Figure:
         for (picture, bars), belief in zip(grid, beliefs, strict=True):
             picture.imshow(belief.image.numpy(), cmap="gray_r", vmin=0.0, vmax=1.0)
             picture.set_axis_off()
-            bars.bar(range(10), belief.mean.numpy(), yerr=belief.spread.numpy(), color=BLUE, ecolor=GRAY, capsize=2)
-            bars.set(ylim=(0.0, 1.05), xticks=range(10), ylabel="probability")
+            _bars(bars, belief)
+            bars.set_ylabel("probability")
             bars.set_title(f"{belief.label}: entropy {belief.entropy:.2f} nats", fontsize=10)
         grid[-1][1].set_xlabel("class")
     return Figure(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from shutil import rmtree
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from torch import Tensor
 
 from credo.core.threads import one_thread
 from credo.experiments.base import Claim, Progress, Table, uninterrupted
+from credo.experiments.dropout_mnist1k.beliefs import Beliefs
 from credo.experiments.dropout_mnist1k.problem import (
     BASE,
     CONCRETE,
@@ -26,24 +28,18 @@ from credo.experiments.dropout_mnist1k.problem import (
     more_data,
     quick,
     rows,
-    synthetic,
 )
 from credo.fit import fit
 from credo.methods import Ensemble
 from credo.nets.plan import Plan
 from credo.posteriors import Draws, Dropout, Posterior
-from credo.predictive import ClassPredictive
 
 DRAWS = 100
 """S of the table."""
-FIGURE_DRAWS = 1000
-"""S of the figures."""
 LOGGED = (1, 5, 10)
-"""Epochs whose training loss the tutorial prints."""
+"""Epochs of the tutorial's log whose loss is compared."""
 TRAINING = "training"
 """Where a run folder has its trainings as long as they are not all done."""
-SHOWN = 4
-"""Test digits in the figure: two that are clear and the two with most doubt."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +65,6 @@ class DropoutResult:
         """Learned probabilities to keep by layer, (M, units)."""
         rates = self.posterior.rates if isinstance(self.posterior, Dropout) else {}
         return {name: (1.0 - rate).flatten(1) for name, rate in rates.items()}
-
-
-@dataclass(frozen=True)
-class ImageBelief:
-    """What is believed about one image.
-
-    Attributes:
-        label: what it is.
-        image: gray values, (side, side).
-        mean: probabilities of the ten classes.
-        spread: their standard deviation over the draws.
-        entropy: of the mean, in nats.
-    """
-
-    label: str
-    image: Tensor
-    mean: Tensor
-    spread: Tensor
-    entropy: float
 
 
 @dataclass(frozen=True)
@@ -149,39 +126,24 @@ def _accuracy(draws: Tensor, y: Tensor) -> float:
     return 100.0 * float((draws.softmax(-1).mean(0).argmax(-1) == y).double().mean())
 
 
-def beliefs_of(result: DropoutResult, data: DigitImages, seed: int) -> dict[str, list[ImageBelief]]:
-    """One repetition's beliefs about test digits, clear ones and doubtful ones, and about images that are none."""
-    assert isinstance(result.posterior, Dropout)
-    one = replace(result.posterior, variables=result.posterior.variables.take([0]))
-    real = one.predict(data.x_test, FIGURE_DRAWS, seed)
-    order = real.entropy.argsort()
-    chosen = [int(i) for i in (*order[: SHOWN // 2], *order[-(SHOWN // 2) :])]
-    odd = synthetic(data, seed)
-    predictions = [one.predict(o.image.unsqueeze(0), FIGURE_DRAWS, seed) for o in odd]
-    return {
-        "real": [_belief(f"a {int(data.y_test[i])}", data.x_test[i], real, i) for i in chosen],
-        "synthetic": [_belief(o.label, o.image, p, 0) for o, p in zip(odd, predictions, strict=True)],
-        "all": [_belief("", data.x_test[i], real, i) for i in range(len(data.x_test))],
-    }
-
-
-def _belief(label: str, image: Tensor, prediction: object, row: int) -> ImageBelief:
-    assert isinstance(prediction, ClassPredictive)
-    probs = prediction.draws[:, row].softmax(-1)
-    return ImageBelief(label, image, probs.mean(0), probs.std(0), float(prediction.entropy[row]))
-
-
-def numbers(found: Mapping[str, DropoutResult], beliefs: Mapping[str, Sequence[ImageBelief]]) -> dict[str, float]:
+def numbers(found: Mapping[str, DropoutResult], beliefs: Mapping[str, Beliefs]) -> dict[str, float]:
     """What claims may be about."""
     measured: dict[str, float] = {}
     for name, result in found.items():
         measured |= {f"{name}/naive": fmean(result.naive), f"{name}/sampled": fmean(result.sampled)}
     small, large = (fmean(float(k.mean()) for k in found[n].keeps.values()) for n in (CONCRETE, f"{CONCRETE}-10000"))
-    doubt, ordinary = (fmean(belief.entropy for belief in beliefs[name]) for name in ("synthetic", "all"))
+    doubts = {"doubt" if name == MC else f"doubt-{name}": each.ratio for name, each in beliefs.items()}
     gain = fmean(found[MC].sampled) - fmean(found[BASE].naive)
     history = found[LOG].posterior.history if LOG in found else []
     losses = {f"log-{epoch}": -history[epoch - 1]["log_likelihood"] for epoch in LOGGED if history}
-    return {**measured, **losses, "gain": gain, "more-data": large - small, "doubt": doubt / ordinary}
+    seconds = {"log-seconds": seconds_of_an_epoch(found[LOG])} if history else {}
+    return {**measured, **losses, **seconds, **doubts, "gain": gain, "more-data": large - small}
+
+
+def seconds_of_an_epoch(result: DropoutResult) -> float:
+    """Of one repetition, after the first epoch: the median."""
+    times = [line["seconds"] for line in result.posterior.history]
+    return median(later - earlier for earlier, later in pairwise(times)) / result.row.members
 
 
 def accuracy_of(result: DropoutResult, published: Mapping[str, Claim]) -> Accuracy:

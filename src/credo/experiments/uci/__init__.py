@@ -8,8 +8,9 @@ from pathlib import Path
 from credo.data import DataError
 from credo.experiments.base import Experiment, Outcome, Progress, Size
 from credo.experiments.uci.figures import draw
-from credo.experiments.uci.measure import METHODS, SplitScores, numbers, scored, tables
+from credo.experiments.uci.measure import METHODS, generalization, numbers, scored, tables
 from credo.experiments.uci.problem import NAMES, QUICK, UciRow, splits_named
+from credo.experiments.uci.scores import SplitScores
 
 
 def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
@@ -23,9 +24,11 @@ def run(size: Size, folder: Path, seed: int, progress: Progress) -> Outcome:
             found |= {(name, m): scored(UciRow(name, m), splits, folder, seed, progress) for m in METHODS}
         except DataError as error:
             reasons[name] = str(error)
-    measured = {claim: value for key, scores in found.items() for claim, value in numbers(*key, scores).items()}
+    known = {claim: value for key, scores in found.items() for claim, value in numbers(*key, scores).items()}
     claims = EXPERIMENT.card.claims
-    unmeasured = {c.id: reasons[c.id.split(".")[0]] for c in claims if c.id not in measured}
+    ids = {claim.id for claim in claims}
+    measured = {claim: value for claim, value in (known | generalization(found)).items() if claim in ids}
+    unmeasured = {c.id: reasons.get(c.id.split(".")[0], "no set is at hand") for c in claims if c.id not in measured}
     figures = (draw(folder, found, claims),) if found else ()
     return Outcome(measured, tables(found), figures, unmeasured)
 

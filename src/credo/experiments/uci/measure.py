@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -16,6 +15,8 @@ import credo
 from credo import likelihoods, nets, priors
 from credo.experiments.base import Cell, DivergedRunsError, Progress, Table, uninterrupted
 from credo.experiments.rows import results
+from credo.experiments.uci.noise import best_noise, with_noise
+from credo.experiments.uci.one_network import bayes_by_backprop, maximum_likelihood
 from credo.experiments.uci.problem import (
     DRAWS,
     DROPOUT_RATES,
@@ -23,45 +24,16 @@ from credo.experiments.uci.problem import (
     ENSEMBLE_RATES,
     HELD_OUT,
     MEMBERS,
-    NOISE_SCALES,
     RATE,
     Splits,
     UciRow,
     dropout_epochs,
     hidden,
 )
+from credo.experiments.uci.scores import SplitScores, best, mean_and_error
 from credo.loop.progress import Listener
 from credo.posteriors import Draws, Dropout
-from credo.predictive import Predictive, predictive
-
-
-@dataclass(frozen=True)
-class SplitScores:
-    """What one method reached on the splits of one set, in the units of the target.
-
-    Attributes:
-        rmse: root mean squared error of the predictive mean on each split.
-        log_likelihood: mean log density of the test targets in nats on each split.
-        seconds: training and prediction together.
-    """
-
-    rmse: list[float]
-    log_likelihood: list[float]
-    seconds: float
-
-    @staticmethod
-    def of(predictions: list[Predictive], splits: Splits, seconds: float) -> SplitScores:
-        """The scores of one prediction per split. A density in standardized units is divided by the unit."""
-        rmse, log_likelihood = [], []
-        for prediction, y, unit in zip(predictions, splits.y_test, splits.unit, strict=True):
-            rmse.append(float((prediction.mean.squeeze(1) - y).square().mean().sqrt() * unit))
-            log_likelihood.append(float(prediction.log_prob(y).mean() - unit.log()))
-        return SplitScores(rmse, log_likelihood, seconds)
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean over splits and its standard error."""
-    return fmean(values), stdev(values) / math.sqrt(len(values))
+from credo.predictive import Predictive
 
 
 def deep_ensemble(name: str, splits: Splits, seed: int, listener: Listener) -> SplitScores:
@@ -80,15 +52,9 @@ def deep_ensemble(name: str, splits: Splits, seed: int, listener: Listener) -> S
             return torch.full((len(validation),), math.nan)
         return torch.stack([p.log_prob(y).mean() for p, y in zip(predictions, validation.y_test, strict=True)])
 
-    chosen = _best(torch.stack([judged(rate) for rate in ENSEMBLE_RATES]))
+    chosen = best(torch.stack([judged(rate) for rate in ENSEMBLE_RATES]))
     predictions = ensemble_predictions(name, splits, ENSEMBLE_RATES[chosen], seed, listener)
     return SplitScores.of(predictions, splits, time.monotonic() - begin)
-
-
-def _best(scores: Tensor) -> int:
-    """Which row of scores, (candidates, M), has the largest mean; one with a score that is no number is the worst."""
-    means = scores.mean(1)
-    return int(torch.where(means.isfinite(), means, -math.inf).argmax())
 
 
 def ensemble_predictions(name: str, splits: Splits, rate: float, seed: int, listener: Listener) -> list[Predictive]:
@@ -118,14 +84,14 @@ def mc_dropout(name: str, splits: Splits, seed: int, listener: Listener) -> Spli
 
     def judged(rate: float) -> tuple[Tensor, Tensor]:
         try:
-            return _best_noise(_dropout_outputs(name, validation, rate, seed, listener), validation.y_test)
+            return best_noise(_dropout_outputs(name, validation, rate, seed, listener), validation.y_test)
         except DivergedRunsError:
             return (torch.full((len(validation),), math.nan),) * 2
 
     found = [judged(rate) for rate in DROPOUT_RATES]
-    chosen = _best(torch.stack([score for _, score in found]))
+    chosen = best(torch.stack([score for _, score in found]))
     outputs = _dropout_outputs(name, splits, DROPOUT_RATES[chosen], seed, listener)
-    predictions = [_with_noise(draws, float(s)) for draws, s in zip(outputs, found[chosen][0], strict=True)]
+    predictions = [with_noise(draws, float(s)) for draws, s in zip(outputs, found[chosen][0], strict=True)]
     return SplitScores.of(predictions, splits, time.monotonic() - begin)
 
 
@@ -143,20 +109,6 @@ def _dropout_outputs(name: str, splits: Splits, rate: float, seed: int, listener
     return [one.draw(DRAWS, seed)(x) for one, x in zip(each, splits.x_test, strict=True)]
 
 
-def _with_noise(draws: Tensor, scale: float) -> Predictive:
-    even = torch.full((len(draws),), -math.log(len(draws)))
-    return predictive(likelihoods.Gaussian(scale), draws, {}, even)
-
-
-def _best_noise(outputs: list[Tensor], targets: Tensor) -> tuple[Tensor, Tensor]:
-    """For each split the noise under which its validation targets are most probable, (M,), and how probable, (M,)."""
-    found = [
-        torch.stack([_with_noise(draws, float(scale)).log_prob(y).mean() for scale in NOISE_SCALES]).max(0)
-        for draws, y in zip(outputs, targets, strict=True)
-    ]
-    return NOISE_SCALES[torch.stack([best.indices for best in found])], torch.stack([best.values for best in found])
-
-
 def scored(row: UciRow, splits: Callable[[], Splits], folder: Path, seed: int, progress: Progress) -> SplitScores:
     """What a row reached: read where the folder has it for these settings, trained and stored where not."""
 
@@ -168,9 +120,12 @@ def scored(row: UciRow, splits: Callable[[], Splits], folder: Path, seed: int, p
     return results([row], SplitScores, folder, seed, train)[row.name]
 
 
+CLOUD, POINT = "Bayes by Backprop", "maximum likelihood"
 METHODS: dict[str, Callable[[str, Splits, int, Listener], SplitScores]] = {
     "deep ensemble": deep_ensemble,
     "MC dropout": mc_dropout,
+    CLOUD: bayes_by_backprop,
+    POINT: maximum_likelihood,
 }
 """The methods by the name under which the table has them."""
 
@@ -185,6 +140,17 @@ def numbers(name: str, method: str, scores: SplitScores) -> dict[str, float]:
         f"{key}.rmse": mean_and_error(scores.rmse)[0],
         f"{key}.log-likelihood": mean_and_error(scores.log_likelihood)[0],
     }
+
+
+def generalization(found: AllScores) -> dict[str, float]:
+    """Bayes by Backprop against maximum likelihood, over the sets that have both."""
+    sets = [name for name, method in found if method == CLOUD and (name, POINT) in found]
+    if not sets:
+        return {}
+    pairs = [(found[name, CLOUD], found[name, POINT]) for name in sets]
+    ratio = fmean(math.log(fmean(cloud.rmse) / fmean(point.rmse)) for cloud, point in pairs)
+    gain = fmean(fmean(cloud.log_likelihood) - fmean(point.log_likelihood) for cloud, point in pairs)
+    return {"generalization.rmse": math.exp(ratio), "generalization.log-likelihood": gain}
 
 
 def tables(found: AllScores) -> tuple[Table, ...]:

@@ -24,6 +24,11 @@ HELD_OUT = 0.2
 ENSEMBLE_RATES = (0.003, 0.01, 0.03)
 DROPOUT_RATES = (0.005, 0.02)
 """Learning rates to choose from."""
+LEARNING_RATE, INITIAL_SCALE = 0.01, 0.02
+"""Of Bayes by Backprop, which begins with weights known to this standard deviation, and the first of maximum
+likelihood."""
+PRIOR_SCALES, LIKELIHOOD_EPOCHS = (0.5, 2.0, 8.0), (20, 100, 400)
+"""What these two choose from: the scale of a prior N(0, scale^2 / fan-in), and when to stop."""
 NOISE_SCALES = torch.logspace(-2.5, 0.5, 61)
 """Candidates for the standard deviation of the noise, in standardized units, between 0.003 and 3."""
 
@@ -96,7 +101,7 @@ class UciRow:
 
     Attributes:
         data: the set's name.
-        method: `deep ensemble` or `MC dropout`.
+        method: `deep ensemble`, `MC dropout`, `Bayes by Backprop` or `maximum likelihood`.
     """
 
     data: str
@@ -112,6 +117,15 @@ class UciRow:
         numbers = {"held_out": HELD_OUT, "hidden": list(hidden(self.data)), "seed": seed}
         if self.method == "deep ensemble":
             return {**numbers, "members": MEMBERS, "learning_rates": list(ENSEMBLE_RATES), "epochs": ENSEMBLE_EPOCHS}
+        if self.method == "maximum likelihood":
+            return {**numbers, "learning_rate": LEARNING_RATE, "epochs": list(LIKELIHOOD_EPOCHS)}
+        if self.method == "Bayes by Backprop":
+            start = {
+                "learning_rate": LEARNING_RATE,
+                "initial_scale": INITIAL_SCALE,
+                "epochs": dropout_epochs(self.data),
+            }
+            return {**numbers, **start, "draws": DRAWS, "prior_scales": list(PRIOR_SCALES)}
         return {
             **numbers,
             "rate": RATE,

@@ -11,6 +11,7 @@ from torch import Tensor
 from credo.core.trees import Params, Variables
 from credo.likelihoods import Joint, Likelihood, MultivariateGaussian
 from credo.likelihoods.gaussian import LearnedScale
+from credo.likelihoods.joint import share_of
 from credo.model import LIKELIHOOD_PREFIX, Batch, Target, likelihood_params
 
 
@@ -115,13 +116,15 @@ def noise_sums(target: Target, variables: Variables, batch: Batch) -> NoiseSums:
 
 def _products(target: Target, head: str, outputs: Tensor, batch: Batch) -> Tensor:
     """sum_b weight_b (r_b, 1) (r_b, 1)^T of the residuals of a head, on the scale of all data, (M, D + 1, D + 1)."""
-    likelihood, y = target.model.likelihood, batch.y
+    likelihood, y, share = target.model.likelihood, batch.y, None
     if isinstance(likelihood, Joint):
-        outputs, y = outputs[..., likelihood.places[head]], y[head]
+        outputs, y, share = outputs[..., likelihood.places[head]], y[head], share_of(y, head)
     away = y.double() - outputs.double()  # (M, B, D)
     kept = ~away.isnan().any(-1, keepdim=True)
     rows = torch.where(kept, torch.cat([away, torch.ones_like(away[..., :1])], -1), 0.0)
-    weight = rows.new_tensor(target.factor(batch)) * (1.0 if batch.weight is None else batch.weight.double())
+    weight = rows.new_tensor(target.factor(batch))
+    for each in (batch.weight, share):
+        weight = weight if each is None else weight * each.double()
     return (rows * weight.expand(rows.shape[:2]).unsqueeze(-1)).mT @ rows
 
 
