@@ -19,4 +19,5 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _formulas(text: str) -> str:
     text = _BLOCK.sub(lambda m: convert(m[1].strip(), display="block"), text)
-    return _INLINE.sub(lambda m: convert(m[1]), text)
+    # in a span, because Markdown takes an element `math` at the beginning of a line for a block of its own
+    return _INLINE.sub(lambda m: f"<span>{convert(m[1])}</span>", text)

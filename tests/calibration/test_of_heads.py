@@ -124,6 +124,8 @@ def test_misuse_is_a_sentence(posterior: credo.Posterior) -> None:
         credo.Calibrated.of(posterior, each["price"])
     with pytest.raises(ValueError, match="for the head 'cost' of the posterior, and it has 'price', 'kind'"):
         credo.Calibrated.of(posterior, cost=each["price"])
+    with pytest.raises(ValueError, match="for the head 'cost' of the posterior"):
+        credo.Calibrated.of(posterior, OfHead("cost", each["price"]))
     with pytest.raises(ValueError, match=r"calibrate one, by prediction\['price'\] and y\['price'\]"):
         Temperature.of(prediction, Y)
     with pytest.raises(TypeError, match="use ConformalSets"):

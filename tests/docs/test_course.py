@@ -66,16 +66,31 @@ def test_every_figure_of_the_course_is_in_a_lesson(lessons: ModuleType) -> None:
     assert shown == set(lessons.FIGURES) == {path.stem for path in (DOCS / "assets" / "course").glob("*.png")}
 
 
-@pytest.mark.parametrize("page", [*COURSE, *LECTURES], **ids)
-def test_formulas_render(page: Path) -> None:
-    """An unknown command is left in the MathML as it was written, or fails."""
+def formulas() -> ModuleType:
+    """What turns formulas into MathML when the site is built."""
     pytest.importorskip("latex2mathml")
     spec = importlib.util.spec_from_file_location("formulas", DOCS / "formulas.py")
     assert spec is not None
     assert spec.loader is not None
-    formulas = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(formulas)
-    shown = formulas.on_page_markdown(page.read_text(encoding="utf-8"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_paragraph_that_begins_with_a_formula_stays_one_paragraph() -> None:
+    markdown = pytest.importorskip("markdown").markdown
+    text = "$a$ and $b$ are\n$c$ and `d` in one sentence."
+    shown = markdown(formulas().on_page_markdown(text), extensions=["md_in_html"])
+    assert shown.count("<p>") == 1
+    assert shown.startswith("<p><span><math")
+    twin = shown.replace("<span>", "").replace("</span>", "").removeprefix("<p>").removesuffix("</p>")
+    assert markdown(twin, extensions=["md_in_html"]).count("<p>") > 1  # without the span it falls apart
+
+
+@pytest.mark.parametrize("page", [*COURSE, *LECTURES], **ids)
+def test_formulas_render(page: Path) -> None:
+    """An unknown command is left in the MathML as it was written, or fails."""
+    shown = formulas().on_page_markdown(page.read_text(encoding="utf-8"))
     assert [m for m in re.findall(r"<math.*?</math>", shown, re.S) if re.search(r"\\|<mi>&</mi>", m)] == []
     prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", shown, flags=re.M | re.S)
     assert "$" not in prose, "a formula that was not closed"

@@ -125,7 +125,7 @@ def test_nothing_from_the_file_becomes_markup(html: str) -> None:
 
 def test_every_figure_has_a_caption_and_a_text_alternative(html: str) -> None:
     reading = Reading(html)
-    assert len(reading.labels) == reading.tags.count("figure") == reading.tags.count("figcaption") == 6
+    assert len(reading.labels) == reading.tags.count("figure") == reading.tags.count("figcaption") >= 11
     assert all(label and len(label) > 30 for label in reading.labels)
     assert len(set(reading.labels)) == len(reading.labels)
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", html, re.DOTALL)

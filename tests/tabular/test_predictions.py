@@ -7,14 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from credo.data import DataError
+from credo.data.encoder import NumericTarget
 from credo.tabular import TableRun, predictions
 from credo.tabular.predictions import predict_rows
 
 
 def answers(fitted: TableRun, rows: pd.DataFrame, **wishes: float) -> pd.DataFrame:
-    return predict_rows(fitted.posterior, fitted.encoder, fitted.evaluation, rows, **wishes).frame
+    return predict_rows(
+        fitted.posterior, fitted.encoder, fitted.evaluation, rows, support=fitted.support, **wishes
+    ).frame
 
 
 def test_numbers_have_error_bars_that_add_up(numbers: TableRun, rows: pd.DataFrame) -> None:
@@ -87,7 +91,18 @@ def test_cells_that_training_never_lacked_set_the_flags(
 
 
 def test_a_hole_in_a_column_that_had_some_is_nothing_new(numbers: TableRun, rows: pd.DataFrame) -> None:
-    assert not answers(numbers, rows.iloc[10:16].assign(x=np.nan))["unfamiliar"].all()
+    with_holes = rows.iloc[10:16].assign(x=np.nan)
+    assert not numbers.encoder.encode(with_holes).strange.any()
+    # networks that saw five of them may still doubt them, but they are no farther away than others
+    assert (numbers.support._distance(numbers.encoder.encode(with_holes).x.double(), torch.full((6,), -1)) < 1.5).all()
+
+
+def test_counts_have_whole_intervals() -> None:
+    target = NumericTarget("visits", 2.0, 0.5, whole=True)
+    lower, upper = target.decode_interval(np.array([-9.0, -1.8, 0.2]), np.array([1.1, 1.9, 0.4]))
+    assert lower.tolist() == [0.0, 2.0, 2.0]  # -2.5 to 2.55, 1.1 to 2.95, and 2.1 to 2.2 with no whole number in it
+    assert upper.tolist() == [2.0, 2.0, 2.0]
+    assert NumericTarget("price", 0.0, 1.0).decode_interval([0.5], [1.5])[0].tolist() == [0.5]
 
 
 def test_infinity_is_far_away_and_not_the_median(numbers: TableRun, rows: pd.DataFrame) -> None:
@@ -153,10 +168,12 @@ def test_an_interval_of_a_class_has_no_width(classes: TableRun, numbers: TableRu
         predict_rows(numbers.posterior, numbers.encoder, numbers.evaluation, rows, within=0.0)
 
 
-def test_a_single_network_leaves_the_flag_empty(single: TableRun, rows: pd.DataFrame) -> None:
-    found = answers(single, rows.head(2))
-    assert found["unfamiliar"].isna().all()
-    assert found["unfamiliarity"].isna().all()
+def test_a_single_network_tells_by_distance_and_in_older_runs_not_at_all(single: TableRun, rows: pd.DataFrame) -> None:
+    older = predict_rows(single.posterior, single.encoder, single.evaluation, rows.head(2)).frame
+    assert older["unfamiliar"].isna().all()
+    assert older["unfamiliarity"].isna().all()
+    found = answers(single, rows.head(2).assign(x=1e4))
+    assert found["unfamiliar"].all()  # it never disagrees, and sees how far away they are
 
 
 def test_strange_rows_are_told_and_missing_columns_refused(numbers: TableRun, rows: pd.DataFrame) -> None:

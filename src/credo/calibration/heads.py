@@ -46,7 +46,7 @@ def of_heads(calibrators: tuple[Calibrator, ...], heads: dict[str, Any], names: 
         heads: calibrators by the name of the head.
         names: of the heads that there are; none where there is one output.
     """
-    for name in heads:
+    for name in (*(each.name for each in calibrators if isinstance(each, OfHead)), *heads):
         if name not in names:
             have = f"it has {', '.join(map(repr, names))}" if names else "it has but one output: give it without a name"
             raise ValueError(f"a calibrator is given for the head {name!r} of the posterior, and {have}")

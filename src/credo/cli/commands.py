@@ -181,17 +181,20 @@ def predict(
 ) -> None:
     """Predict new rows or images with error bars, and flag those unlike the training data.
 
-    Numbers: mean, stddev, lower, upper, epistemic, aleatoric (variances that add up to stddev squared).
+    Numbers: mean, stddev, lower, upper, epistemic, aleatoric (variances that add up to stddev squared); with --within
+    also abstain, where the interval is wider.
 
     Classes: label, a probability for each class, epistemic, aleatoric (entropies in nats), and abstain, which says that
     the model should not decide this row if at most --risk of its decisions may be wrong (this holds with a probability
-    of 90 %, and takes held-out rows: 45 for a risk of 0.05, 230 for 0.01). With --costs and --ask there are action and
-    expected_cost too, and abstain says that asking is expected to cost less than the best action.
+    of 90 %, and takes held-out rows: 45 for a risk of 0.05, 230 for 0.01; where they are too few, training rows, each
+    as predicted by networks that had not seen it, promise it less strictly, and the answer says so). With --costs and
+    --ask there are action and expected_cost too, and abstain says that asking is expected to cost less than the best
+    action.
 
-    Both: unfamiliar (a flag) and unfamiliarity (a score). The flag is set where the score is above 1, that is, where
-    the networks disagree more about this row than about 99 in 100 held-out rows (with n < 99 held-out rows, more than
-    about any of them, which happens to 1 in n + 1 ordinary rows), and where a cell is infinite, or is missing or cannot
-    be read in a column that was complete in training.
+    Both: unfamiliar (a flag) and unfamiliarity (a score). The flag is set where the score is above 1: where the
+    networks disagree more about the row, it lies farther from all training rows, a number farther beyond all known
+    ones, or a category is less to be expected, than for 99 in 100 training rows, each looked at as if it were new. It
+    is also set where a cell is infinite, or is missing or cannot be read in a column that was complete in training.
 
     Images: file, label, its probability, doubt (an entropy in nats), alarm, and why it rings: unsure, unlike the
     training images, not readable. Then a probability for each class, epistemic, aleatoric, and distance to the training

@@ -117,6 +117,10 @@ class NumericColumn(InputColumn):
         return self._block([standardized(filled, self.mean, self.scale)], absent, infinite, unreadable, note)
 
 
+MOST_RARE = 2000
+"""Rare categories of a column that are remembered: where there are more, one that nobody has seen is no news."""
+
+
 @dataclass(frozen=True)
 class CategoryColumn(InputColumn):
     """One feature for each frequent category, and one for all others, known or never seen.
@@ -125,10 +129,17 @@ class CategoryColumn(InputColumn):
         categories: those with a feature of their own, the most frequent first.
         others: whether training rows had a category without one; where none had, a row that has one is unfamiliar: the
             network has learned nothing about it.
+        rare: those that training rows had without one.
+        once: those that a single training row had, with or without one: as many rows in all say how often a new row
+            has a category that none had.
+        rows: training rows; 0 where nothing is known of rare categories.
     """
 
     categories: tuple[str, ...]
     others: bool = True
+    rare: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
+    rows: int = 0
 
     @classmethod
     def fit(cls, series: Series, most: int) -> CategoryColumn:
@@ -138,7 +149,31 @@ class CategoryColumn(InputColumn):
         # a category seen once teaches its own row and nothing else
         frequent = [word for word in ordered if counts[word] > 1] or ordered
         known = tuple(frequent[:most])
-        return cls(str(series.name), any(cell is None for cell in cells), known, len(known) < len(counts))
+        rare = tuple(word for word in ordered if word not in set(known))
+        once = tuple(word for word in ordered if counts[word] == 1)
+        missing = any(cell is None for cell in cells)
+        if len(rare) > MOST_RARE:
+            return cls(str(series.name), missing, known, True)
+        return cls(str(series.name), missing, known, bool(rare), rare, once, len(cells))
+
+    def novelty(self, series: Series, *, training: bool = False) -> Floats:
+        """How improbable it is that a row has a category that no training row has, if it has one, else 0, (B,).
+
+        -log P(a new row has a new category), and P = (categories that one row has) / (rows), by Good and Turing
+
+        Args:
+            series: cells.
+            training: whether they are those of the training rows, each of which is compared with the others.
+        """
+        cells = words(series)
+        if self.rows == 0:
+            return np.zeros(len(cells))
+        alone, known = set(self.once), {*self.categories, *self.rare}
+        if training:
+            value = np.log(self.rows / max(1, len(alone)))
+            return np.array([value if cell in alone else 0.0 for cell in cells])
+        value = np.log((self.rows + 1) / (len(alone) + 1))
+        return np.array([0.0 if cell is None or cell in known else value for cell in cells])
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ from credo.data.values import Series, infinities, numbers, words
 
 VERSION = 1
 """Of the JSON form."""
+ROUNDING = 1e-6
+"""By how much the end of an interval may miss a whole number that it holds."""
 CATEGORIES = 300
 """Categories of one column with a feature of their own, when the caller does not say how many."""
 
@@ -33,11 +35,13 @@ class NumericTarget:
         name: of the column.
         mean: of the training rows.
         scale: their standard deviation.
+        whole: whether all of them were whole numbers from 0 on, as counts are: intervals then have such ends.
     """
 
     name: str
     mean: float
     scale: float
+    whole: bool = False
 
     def encode(self, series: Series) -> Tensor:
         """Targets for the network, (B, 1)."""
@@ -49,6 +53,19 @@ class NumericTarget:
     def decode(self, values: Any) -> NDArray[np.float64]:
         """Predicted means, quantiles or samples in the units of the target."""
         return np.asarray(values, dtype=np.float64) * self.scale + self.mean
+
+    def decode_interval(self, lower: Any, upper: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Ends of intervals in the units of the target; of counts the outermost whole numbers in them, from 0 on.
+
+        An interval with no whole number in it becomes the one that is nearest to its middle.
+        """
+        low, high = self.decode(lower), self.decode(upper)
+        if not self.whole:
+            return low, high
+        nearest = np.round(0.5 * (low + high)).clip(0.0)
+        first, last = np.ceil(low - ROUNDING).clip(0.0), np.floor(high + ROUNDING)
+        empty = first > last
+        return np.where(empty, nearest, first), np.where(empty, nearest, last)
 
     def decode_scale(self, values: Any) -> NDArray[np.float64]:
         """Standard deviations in the units of the target."""
@@ -165,6 +182,26 @@ class Encoder:
         x = torch.tensor(values.clip(-limit, limit), dtype=torch.float32)
         return Encoded(x, strange, (*self._extra(frame), *notes, *self._unseen(frame)))
 
+    def novelty(self, frame: pd.DataFrame, *, training: bool = False) -> NDArray[np.float64]:
+        """How improbable the most improbable new category of each row is, (B,); 0 where all are known.
+
+        Args:
+            frame: rows.
+            training: whether they are the training rows, each of which is compared with the others.
+        """
+        kinds = [column for column in self.inputs if isinstance(column, CategoryColumn)]
+        each = [column.novelty(frame[column.name], training=training) for column in kinds]
+        return np.max(np.stack([np.zeros(len(frame)), *each]), axis=0)
+
+    @property
+    def measured(self) -> tuple[bool, ...]:
+        """Which of the F inputs are numbers that can lie beyond those of training: not yes or no, nor angles."""
+        return tuple(
+            place == 0 and not isinstance(column, CategoryColumn)
+            for column in self.inputs
+            for place in range(len(column.features))
+        )
+
     def _extra(self, frame: pd.DataFrame) -> list[str]:
         known = {column.name for column in self.inputs} | {self.target.name, *self.left_out}
         extra = [str(name) for name in frame.columns if name not in known]
@@ -230,8 +267,10 @@ def _fit_target(problem: TableProblem, frame: pd.DataFrame) -> NumericTarget | C
     if problem.task is Task.CLASSIFICATION:
         # all rows: a class that only test rows have is still a class
         return ClassTarget(problem.target, tuple(sorted(set(words(problem.frame[problem.target])), key=natural_order)))
-    mean, scale = mean_and_scale(numbers(frame[problem.target]))
-    return NumericTarget(problem.target, float(mean), float(scale))
+    values = numbers(frame[problem.target])
+    mean, scale = mean_and_scale(values)
+    whole = bool((values == np.round(values)).all() and values.min() >= 0.0)
+    return NumericTarget(problem.target, float(mean), float(scale), whole)
 
 
 def natural_order(word: str) -> tuple[int, float, str]:

@@ -34,8 +34,8 @@ SHOWN = 6
 """Columns that are looked at one by one."""
 CURVES = 3
 """Classes of which a probability is shown, where there are more than two."""
-BINS = 5
-"""Groups of rows along a column of numbers."""
+BINS, LEAST = 5, 5
+"""Groups of rows along a column of numbers, and rows of a group whose errors are shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ def residuals(probe: ColumnProbe, columns: Sequence[str], error: Tensor, size: T
     found = []
     for name in columns:
         groups, where = _groups(known[name], probe.frame[name])
-        kept = [g for g in range(len(groups)) if int((where == g).sum()) >= 2]
+        kept = [g for g in range(len(groups)) if int((where == g).sum()) >= LEAST]
         if len(kept) < 2:
             continue
         stats = [mean_and_error(error[torch.from_numpy(where == g)]) for g in kept]

@@ -183,6 +183,8 @@ class Evaluation:
         out_of_fold: for classes the curve of training rows, each as the networks predict it that were not trained on
             it: they are more, and what they promise belongs to these networks.
         out_of_fold_certificates: what these rows promise.
+        judged: training rows that say what is usual, each looked at as if it were new; 0 where held-out rows do, by
+            `familiarity`, as in runs of older versions.
     """
 
     task: str
@@ -203,6 +205,7 @@ class Evaluation:
     certificates: Certificates | None = None
     out_of_fold: Rejection | None = None
     out_of_fold_certificates: Certificates | None = None
+    judged: int = 0
     findings: TableFindings = TableFindings()
 
     def score(self, name: str) -> Score:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from credo.evaluation.digits import percent
+from credo.evaluation.digits import number, percent
 from credo.evaluation.metadata import RunMetadata
 from credo.evaluation.values import Evaluation
 from credo.reports import words
+from credo.reports.column_pictures import column_pictures
 from credo.reports.pictures import pictures
 from credo.reports.template import filled
 
 MARKS = {"good": "✓ good", "fair": "! fair", "poor": "✗ poor"}
 """A check's rating, shown by sign and word and not by color alone."""
-COLUMNS, FEATURES, CLASSES = 60, 10, 15
+COLUMNS, FEATURES, CLASSES = 60, 6, 15
 """How many columns of the file, features of a doubtful row, and classes a table shows."""
 
 
@@ -38,9 +39,16 @@ def page(
         history,
         remarks,
         things="rows",
+        contents=_contents(evaluation),
         metadata=metadata,
         subtitle=words.subtitle(metadata, evaluation),
         familiarity_words=words.familiarity_words(evaluation),
+        several={
+            name: [Drawing(one.svg(), one.caption) for one in group]
+            for name, group in column_pictures(evaluation).items()
+        },
+        by_class=_by_class(evaluation),
+        probes=_probes(evaluation),
         doubtful=_doubtful(evaluation),
         columns=metadata.columns[:COLUMNS],
         columns_note=_more(len(metadata.columns), COLUMNS, "columns"),
@@ -86,10 +94,11 @@ def rendered(
         tiles=[replace(tile, text=said(tile.text)) for tile in words.tiles(evaluation)],
         marks=MARKS,
         scores=[{name: said(text) for name, text in row.items()} for row in _scores(evaluation)],
-        alone=said(words.alone(evaluation)),
+        alone="one network alone" if evaluation.plain_share == 1.0 else "one member alone",
         has_plain=any(score.plain is not None for score in evaluation.scores),
         figures=figures,
         confusion=_confusion(evaluation),
+        others=[one.title for one in evaluation.findings.baselines],
         doubt_words=said(words.doubt_words(evaluation)),
         remarks=[said(remark) for remark in remarks],
         **more,
@@ -108,8 +117,9 @@ def _scores(evaluation: Evaluation) -> list[dict[str, str]]:
     return [
         {
             "title": score.title,
-            "model": words.score_text(score, score.model),
+            "model": words.model_text(score),
             "plain": words.score_text(score, score.plain),
+            **{one.title: words.baseline_text(score, one) for one in evaluation.findings.baselines},
             "naive": words.score_text(score, score.naive),
             "better": words.better_text(score.better),
         }
@@ -126,6 +136,55 @@ def _confusion(evaluation: Evaluation) -> dict[str, Any]:
     return {"names": names, "rows": rows, "note": _more(len(evaluation.classes), CLASSES, "classes")}
 
 
+def _contents(evaluation: Evaluation) -> list[tuple[str, str]]:
+    """Sections of the page: their anchors and names."""
+    columns = [("columns", "Which columns matter"), ("errors", "Where it errs")]
+    return [
+        ("short", "In short"),
+        ("predictions", "Predictions"),
+        *(columns if evaluation.findings.importance else []),
+        ("calibration", "Error bars"),
+        ("doubt", "Uncertainty"),
+        ("table", "The table"),
+        ("training", "Training"),
+        ("use", "How to use it"),
+    ]
+
+
+def _by_class(evaluation: Evaluation) -> dict[str, Any]:
+    """Recall and precision, class by class."""
+
+    def part(value: float | None) -> str:
+        return "-" if value is None else percent(value)
+
+    def shown(value: float | None) -> str:
+        return "-" if value is None else number(value)
+
+    found = evaluation.findings.classes
+    rows = [
+        {
+            "name": one.name,
+            "cells": (
+                f"{one.rows:,}",
+                part(one.recall),
+                part(one.precision),
+                shown(one.log_likelihood),
+                shown(one.brier),
+            ),
+        }
+        for one in found[:CLASSES]
+    ]
+    return {"rows": rows, "note": _more(len(found), CLASSES, "classes")}
+
+
+def _probes(evaluation: Evaluation) -> list[tuple[str, str, str]]:
+    """Rows made strange: what was done, how many are flagged, how large their doubt is."""
+    return [
+        (one.title, "-" if one.flagged is None else percent(one.flagged), number(one.doubt))
+        for one in evaluation.findings.probes
+    ]
+
+
 def _doubtful(evaluation: Evaluation) -> dict[str, Any]:
     """The rows, with the features that are unusual in some of them before the others."""
     all_names = [name for name, _ in evaluation.doubtful[0].features] if evaluation.doubtful else []
@@ -134,7 +193,7 @@ def _doubtful(evaluation: Evaluation) -> dict[str, Any]:
     rows = [
         {
             "row": row.row,
-            "predicted": row.predicted,
+            "predicted": words.interval_words(row),
             "observed": row.observed,
             "share": percent(row.epistemic_share),
             "cells": [{"text": dict(row.features)[name], "unusual": name in row.unusual} for name in names],

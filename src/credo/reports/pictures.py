@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from credo.evaluation.digits import percent
 from credo.evaluation.values import Evaluation
 from credo.reports import table_figures as draw
-from credo.reports.inline import HEIGHT, svg
+from credo.reports.inline import HEIGHT, WIDTH, svg
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class ReportFigure:
         caption: what to see in it.
         draw: on the axes that it is given.
         height: in inches.
+        width: likewise.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ReportFigure:
     caption: str
     draw: Callable[[Axes], None]
     height: float = HEIGHT
+    width: float = WIDTH
 
     def svg(self) -> str:
         """The figure as an SVG element."""
@@ -39,7 +41,7 @@ class ReportFigure:
         def on(figure: Figure) -> None:
             self.draw(figure.subplots())
 
-        return svg(self.name, self.label, on, self.height)
+        return svg(self.name, self.label, on, self.height, self.width)
 
 
 def pictures(evaluation: Evaluation, history: Sequence[dict[str, float]]) -> dict[str, ReportFigure]:
@@ -77,9 +79,9 @@ def _of_numbers(evaluation: Evaluation) -> tuple[ReportFigure, ...]:
         ),
         ReportFigure(
             "doubts",
-            "Scatter of rows: noise in the data to the right, uncertainty that data would remove upwards.",
-            "Each held-out row by its two kinds of uncertainty. High up: too little data like it. Far right: noise "
-            "that these inputs cannot explain.",
+            "Scatter of rows: noise in the data to the right, model uncertainty upwards.",
+            "Each held-out row by its two kinds of uncertainty. High up: the networks disagree about it. Far right: "
+            "noise that these inputs cannot explain.",
             partial(draw.two_doubts, sample=sample, classes=False),
         ),
     )
@@ -111,8 +113,8 @@ def _of_classes(evaluation: Evaluation) -> tuple[ReportFigure, ...]:
         ),
         ReportFigure(
             "doubts",
-            "Scatter of rows: uncertainty that stays to the right, uncertainty that data would remove upwards.",
-            "Each held-out row by its two kinds of uncertainty. High up: too little data like it. Far right: "
+            "Scatter of rows: uncertainty of the classes themselves to the right, model uncertainty upwards.",
+            "Each held-out row by its two kinds of uncertainty. High up: the networks disagree about it. Far right: "
             "classes that these inputs cannot distinguish.",
             partial(draw.two_doubts, sample=sample, classes=True),
         ),
@@ -123,8 +125,8 @@ def _shares(evaluation: Evaluation) -> ReportFigure:
     share = percent(evaluation.epistemic_share)
     return ReportFigure(
         "shares",
-        "One bar: the part of the average uncertainty that data would remove, and the part that is noise.",
-        f"The average uncertainty: {share} would go away with more data, the rest stays however much there is.",
+        "One bar: the part of the average uncertainty that is model uncertainty, and the part that is noise.",
+        f"The average uncertainty: {share} is disagreement of the networks, the rest is noise.",
         partial(draw.shares, evaluation=evaluation),
         height=1.6,
     )

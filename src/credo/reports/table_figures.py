@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from credo.evaluation.checks import chance_range, wilson
+from credo.evaluation.digits import number, percent
 from credo.evaluation.values import Calibration, Evaluation, Rejection, Sample
+from credo.reports.inline import hover
 from credo.reports.style import BLACK, BLUE, GRAY, GREEN, ORANGE, RED
 
 BARS = 120
@@ -26,10 +29,25 @@ def error_bars(axes: Axes, sample: Sample, target: str) -> None:
     axes.vlines(mean, lower, upper, color=BLUE, alpha=0.35, linewidth=1.6, label="95 % interval")
     ends = [float(min(mean.min(), observed.min())), float(max(mean.max(), observed.max()))]
     axes.plot(ends, ends, color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="observed = predicted")
-    axes.plot(mean[inside], observed[inside], "o", color=BLACK, markersize=3.0, label="row inside its interval")
-    axes.plot(mean[~inside], observed[~inside], "X", color=RED, markersize=5.5, label="row outside")
+    said = np.array(_rows_said(sample, target)[chosen], dtype=object)
+    (good,) = axes.plot(
+        mean[inside], observed[inside], "o", color=BLACK, markersize=3.0, label="row inside its interval"
+    )
+    (bad,) = axes.plot(mean[~inside], observed[~inside], "X", color=RED, markersize=5.5, label="row outside")
+    hover(good, list(said[inside]))
+    hover(bad, list(said[~inside]))
     axes.set(xlabel=f"predicted {_short(target)}", ylabel=f"observed {_short(target)}")
     _legend(axes, 2)
+
+
+def _rows_said(sample: Sample, target: str) -> list[str]:
+    """Each row in words."""
+    return [
+        f"row {row:,}: {target} {number(y)}, predicted {number(m)} ({number(low)} to {number(high)})"
+        for row, y, m, low, high in zip(
+            sample.row, sample.observed, sample.mean, sample.lower, sample.upper, strict=True
+        )
+    ]
 
 
 def confidences(axes: Axes, sample: Sample) -> None:
@@ -56,7 +74,10 @@ def coverage(axes: Axes, calibration: Calibration) -> None:
     band = np.array([chance_range(level, int(n)) for level, n in zip(stated, calibration.count, strict=True)])
     axes.fill_between(stated, band[:, 0], band[:, 1], color=GRAY, alpha=0.22, linewidth=0, label="what chance allows")
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="honest")
-    axes.plot(stated, observed, "o-", color=BLUE, markersize=3.5, label="this model")
+    (curve,) = axes.plot(stated, observed, "o-", color=BLUE, markersize=3.5, label="this model")
+    hover(
+        curve, [f"{percent(s)} intervals hold {percent(o)} of the rows" for s, o in zip(stated, observed, strict=True)]
+    )
     _percents(axes)
     axes.set(xlabel="stated level of the interval", ylabel="rows inside it", xlim=(0, 1), ylim=(0, 1))
     _legend(axes, 3)
@@ -68,7 +89,9 @@ def reliability(axes: Axes, calibration: Calibration) -> None:
     ranges = np.array([wilson(part, int(n)) for part, n in zip(observed, count, strict=True)])
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="honest")
     axes.vlines(stated, ranges[:, 0], ranges[:, 1], color=BLUE, alpha=0.4, linewidth=2.0, label="what chance allows")
-    axes.scatter(stated, observed, s=18 + 150 * count / count.sum(), color=BLUE, zorder=3, label="this model")
+    dots = axes.scatter(stated, observed, s=18 + 150 * count / count.sum(), color=BLUE, zorder=3, label="this model")
+    told = zip(stated, observed, count, strict=True)
+    hover(dots, [f"{n:,.0f} rows: stated {percent(s)}, right {percent(o)}" for s, o, n in told])
     _percents(axes)
     axes.set(xlabel="stated probability of the predicted class", ylabel="part that was right")
     axes.set(xlim=(min(0.5, float(stated.min())) - 0.03, 1.03), ylim=(-0.03, 1.03))
@@ -80,8 +103,8 @@ def rejection(axes: Axes, curve: Rejection, *, classes: bool) -> None:
     kept, risk = np.asarray(curve.kept), np.asarray(curve.risk)
     enough = kept >= min(0.05, float(kept.max()))
     quality = 1.0 - risk if classes else np.sqrt(risk)
-    axes.plot(1.0 - kept[enough], quality[enough], color=BLUE, label="most doubtful rows left out first")
-    axes.axhline(quality[-1], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="rows left out at random")
+    axes.plot(1.0 - kept[enough], quality[enough], color=BLUE, label="most doubtful left out first")
+    axes.axhline(quality[-1], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="left out at random")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     if classes:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda part, _: f"{100 * part:.3g} %"))
@@ -96,11 +119,16 @@ def two_doubts(axes: Axes, sample: Sample, *, classes: bool) -> None:
         epistemic, aleatoric = np.sqrt(epistemic), np.sqrt(aleatoric)
     wrong = _missed(sample, classes)
     unit = "nats" if classes else "std. dev."
-    axes.plot(aleatoric[~wrong], epistemic[~wrong], "o", color=BLUE, markersize=3.0, alpha=0.7, label=_HELD[classes][0])
-    axes.plot(aleatoric[wrong], epistemic[wrong], "X", color=RED, markersize=5.5, label=_HELD[classes][1])
+    style: dict[bool, Any] = {False: {"marker": "o", "color": BLUE, "markersize": 3.0, "alpha": 0.7}}
+    style[True] = {"marker": "X", "color": RED, "markersize": 5.5}
+    for which, some in ((False, ~wrong), (True, wrong)):
+        label = _HELD[classes][which]
+        (dots,) = axes.plot(aleatoric[some], epistemic[some], linestyle="", label=label, **style[which])
+        told = zip(np.asarray(sample.row)[some], aleatoric[some], epistemic[some], strict=True)
+        hover(dots, [f"row {row:,}: noise {number(a)}, model uncertainty {number(e)} ({unit})" for row, a, e in told])
     limit = max(axes.get_xlim()[1], axes.get_ylim()[1])
     axes.plot([0, limit], [0, limit], color=GRAY, linewidth=1.0, linestyle=(0, (4, 3)), label="equal parts")
-    axes.set(xlabel=f"noise in the data ({unit})", ylabel=f"uncertainty that data remove ({unit})")
+    axes.set(xlabel=f"noise ({unit})", ylabel=f"model uncertainty ({unit})")
     axes.set(xlim=(0, 1.05 * float(aleatoric.max()) or 1.0), ylim=(0, 1.05 * float(epistemic.max()) or 1.0))
     _legend(axes, 3)
 
@@ -140,8 +168,8 @@ def training(axes: Axes, history: Sequence[dict[str, float]]) -> None:
 def shares(axes: Axes, evaluation: Evaluation) -> None:
     """The two parts of the average doubt as one bar."""
     part = evaluation.epistemic_share
-    axes.barh([0], [part], color=BLUE, label="more data would remove it")
-    axes.barh([0], [1.0 - part], left=[part], color=GREEN, label="noise in the data")
+    axes.barh([0], [part], color=BLUE, label="model uncertainty (epistemic)")
+    axes.barh([0], [1.0 - part], left=[part], color=GREEN, label="noise (aleatoric)")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     axes.set(xlim=(0, 1), yticks=[], xlabel="part of the average uncertainty")
     axes.grid(visible=False)

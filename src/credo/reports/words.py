@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credo.evaluation.digits import number, percent
+from credo.evaluation.digits import number, percent, rounded, with_error
+from credo.evaluation.losses import beyond_chance
 from credo.evaluation.metadata import RunMetadata
-from credo.evaluation.values import Evaluation, Rating, Score
+from credo.evaluation.table_values import Baseline
+from credo.evaluation.values import Doubtful, Evaluation, Rating, Score
 
 METHODS = {
     "ensemble": "a deep ensemble",
@@ -42,23 +44,25 @@ def summary(evaluation: Evaluation) -> tuple[str, ...]:
 
 def _of_numbers(evaluation: Evaluation) -> tuple[str, ...]:
     rmse, covered, width = (evaluation.score(name) for name in ("rmse", "coverage", "sharpness"))
-    first = f"On rows it has never seen, the predictions of {evaluation.target} are typically off by {_n(rmse.model)}."
+    off = _model(rmse)
+    first = f"On rows it has never seen, the predictions of {evaluation.target} are typically off by {off}."
     if rmse.model is not None and rmse.naive:
-        first += f" Always answering the mean would be off by {_n(rmse.naive)}, so {_less(rmse)}."
-    second = f"Its 95 % intervals are {_n(width.model)} wide on average and hold {_p(covered.model)} of these rows."
+        first += f" Always answering the mean would be off by {score_text(rmse, rmse.naive)}, so {_less(rmse)}."
+    second = f"Its 95 % intervals are {_model(width)} wide on average and hold {_p(covered.model)} of these rows."
     if covered.plain is not None:
-        second += f" {alone(evaluation)} is off by {_n(rmse.plain)}, and its intervals hold {_p(covered.plain)}."
+        off = score_text(rmse, rmse.plain)
+        second += f" {alone(evaluation)} is off by {off}, and its intervals hold {_p(covered.plain)}."
     return first, second
 
 
 def _of_classes(evaluation: Evaluation) -> tuple[str, ...]:
     accuracy, error, brier = (evaluation.score(name) for name in ("accuracy", "calibration_error", "brier"))
-    first = f"On rows it has never seen, it finds the right {evaluation.target} in {_p(accuracy.model)} of the cases."
+    first = f"On rows it has never seen, it finds the right {evaluation.target} in {_model(accuracy)} of the cases."
     first += f" Always answering the most frequent class would be right in {_p(accuracy.naive)}."
     second = f"Its stated probabilities are off by {_p(error.model)} on average (expected calibration error)."
     if accuracy.plain is not None:
         second += f" {alone(evaluation)} is right in {_p(accuracy.plain)} of the cases,"
-        second += f" and its Brier score is {_n(brier.plain)} instead of {_n(brier.model)}."
+        second += f" and its Brier score is {score_text(brier, brier.plain)} instead of {_model(brier)}."
     return first, second
 
 
@@ -91,7 +95,7 @@ def tiles(evaluation: Evaluation) -> tuple[Tile, ...]:
         )
     rmse, covered = evaluation.score("rmse"), evaluation.score("coverage")
     return (
-        Tile(_n(rmse.model), f"typical error on held-out rows (always the mean: {_n(rmse.naive)})"),
+        Tile(_model(rmse), f"typical error on held-out rows (always the mean: {score_text(rmse, rmse.naive)})"),
         Tile(_p(covered.model), "of held-out rows inside their 95 % interval"),
         Tile(number(kept**0.5), f"typical error without the fifth it is least sure of (with it: {number(whole**0.5)})"),
     )
@@ -105,27 +109,47 @@ def doubt_words(evaluation: Evaluation) -> str:
             "The method is a single network: all of its error bars come from noise in the data; where data are scarce "
             "they do not grow."
         )
-    verdict = (
-        "more rows of the same kind would make it much surer"
-        if share > 0.5
-        else "more rows would make it somewhat surer"
-        if share > 0.15
-        else "more rows of the same kind would hardly make it surer; better inputs might"
-    )
+    what = "entropy" if evaluation.classes else "variance"
     return (
-        f"The uncertainty has two parts. {percent(share)} of it comes from too few training rows like the one at hand, "
-        f"and would go away with more data; the rest is noise that these inputs cannot explain. So {verdict}."
+        f"The uncertainty has two parts. {percent(share)} of the predictive {what} is model uncertainty (epistemic): "
+        "the networks disagree, as they do where training rows are scarce. The rest is noise (aleatoric), which these "
+        f"inputs cannot explain. {learning_words(evaluation)}"
     )
+
+
+def learning_words(evaluation: Evaluation) -> str:
+    """What more rows would bring, where the training was repeated on fewer."""
+    points = evaluation.findings.learning
+    if len(points) < 2:
+        return "Neither part says how much more rows would help: only a training on fewer rows could."
+    half, whole = points[-2:]
+    gain = half.loss - whole.loss
+    measure = "Brier score" if evaluation.classes else "squared error"
+    change = f"from {half.rows:,} to {whole.rows:,} training rows its mean {measure} went"
+    if gain > beyond_chance(evaluation.held_out) * half.error:
+        part = percent(gain / half.loss)
+        return f"More rows are likely to help: {change} down by {part}."
+    direction = f"down by {percent(gain / half.loss)}" if gain > 0 else f"up by {percent(-gain / half.loss)}"
+    return f"Whether more rows would help cannot be said: {change} {direction}, which could be chance."
 
 
 def familiarity_words(evaluation: Evaluation) -> str:
     """What the flag of `credo predict` means for this run."""
     found = evaluation.familiarity
+    if evaluation.judged:
+        return (
+            "New rows get the flag “unfamiliar” (score above 1) when the networks disagree more about them, they lie "
+            "farther from the training rows, a number lies farther beyond all known ones, or a category is less to be "
+            f"expected than it is for 99 in 100 of {evaluation.judged:,} training rows, each looked at as if it were "
+            "new. So about one ordinary row in a hundred is flagged."
+        )
     if found.threshold is None:
         return "New rows cannot be flagged as unfamiliar, since a single network never disagrees with itself."
     return (
-        "New rows get the flag “unfamiliar” when its networks disagree more about them than about nearly all held-out "
-        f"rows (score above 1). Among rows like these, at most {percent(found.false_alarms)} are flagged by mistake."
+        "New rows get the flag “unfamiliar” when they are less like the training rows, by what the networks make of "
+        f"them, than nearly all held-out rows (score above 1). Among rows like these, at most "
+        f"{percent(found.false_alarms)} are flagged by mistake. What is predicted for a flagged row is a guess, and "
+        "its error bars mean nothing."
     )
 
 
@@ -161,14 +185,39 @@ def seconds(count: float) -> str:
     return "1 second" if round(count) == 1 else f"{count:.0f} seconds"
 
 
+SHARES = ("coverage", "accuracy", "calibration_error")
+"""Measures that are parts of the rows."""
+
+
 def score_text(score: Score, value: float | None) -> str:
-    """A measure as a table shows it."""
-    return _p(value) if score.id in ("coverage", "accuracy", "calibration_error") else _n(value)
+    """A measure as a table shows it, with as many digits as that of the model carries."""
+    if value is None:
+        return "-"
+    return percent(value) if score.id in SHARES else rounded(value, score.error)
+
+
+def model_text(score: Score) -> str:
+    """The measure of the model, with its standard error."""
+    return "-" if score.model is None else with_error(score.model, score.error, share=score.id in SHARES)
+
+
+def baseline_text(score: Score, baseline: Baseline) -> str:
+    """The same measure of a common model; a dash where it has none."""
+    return score_text(score, baseline.scores.get(score.id))
+
+
+def interval_words(row: Doubtful) -> str:
+    """What is predicted for a row: of one that is unlike the training rows, without the error bars."""
+    return f"{row.predicted.rsplit(' (', 1)[0]} (unfamiliar: a guess)" if row.unfamiliar else row.predicted
 
 
 def better_text(better: str | float) -> str:
     """Which way a measure should go."""
     return better if isinstance(better, str) else f"near {percent(better)}"
+
+
+def _model(score: Score) -> str:
+    return score_text(score, score.model)
 
 
 def _n(value: float | None) -> str:

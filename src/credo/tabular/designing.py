@@ -64,7 +64,7 @@ def design_table(
     if isinstance(likelihood, Standardized):  # the encoder standardizes, in float64
         likelihood = likelihood.base
     else:
-        encoder = replace(encoder, target=NumericTarget(encoder.target.name, 0.0, 1.0))
+        encoder = replace(encoder, target=replace(encoder.target, mean=0.0, scale=1.0))
     target = encoder.target
     assert isinstance(target, NumericTarget)
     encoded = torch.tensor(standardized(values, target.mean, target.scale), dtype=torch.float32)

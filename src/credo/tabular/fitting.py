@@ -39,9 +39,11 @@ from credo.tabular.recipes import Recipe, Settings, recipe_of
 from credo.tabular.resuming import check_request, interruptible, save_request, training_folder
 from credo.tabular.runs import TableRun
 from credo.tabular.saving import save_run
+from credo.tabular.supporting import support_of
 from credo.tabular.training import FEW_ROWS, ValidationListener, learn
 from credo.tabular.units import in_units
 from credo.tabular.validation import LARGEST_COPY, held_out_parts
+from credo.uncertainty.support import Support
 
 
 def fit_table(
@@ -161,11 +163,13 @@ def train_and_evaluate(
     fitted, length, encoder = _train(encoder, trained, request, listener, folder, groups)
     posterior, rows = fitted.posterior, loaded.file_rows[parts.test]
     evaluation = _evaluate(fitted, encoder, length, trained, held_out, rows, request)
-    answers = predict_rows(posterior, encoder, evaluation, held_out).frame
-    evaluation = _examined(loaded, posterior, encoder, evaluation, answers, length)
+    support = support_of(fitted, encoder, trained, request.seed)
+    evaluation = replace(evaluation, judged=0 if support is None else int(support.judged))
+    answers = predict_rows(posterior, encoder, evaluation, held_out, support=support).frame
+    evaluation = _examined(loaded, posterior, encoder, evaluation, answers, length, support)
     observed = pd.DataFrame({"row": rows, "observed": held_out[request.target]})
     predictions = pd.concat([observed, answers], axis=1)
-    return TableRun(posterior, encoder, evaluation, predictions, _metadata(loaded, length))
+    return TableRun(posterior, encoder, evaluation, predictions, _metadata(loaded, length), support=support)
 
 
 def _train(
@@ -253,6 +257,7 @@ def _examined(
     evaluation: Evaluation,
     answers: pd.DataFrame,
     length: TrainingLength,
+    support: Support | None,
 ) -> Evaluation:
     """The evaluation with what else held-out rows can tell."""
     parts = loaded.parts
@@ -262,7 +267,7 @@ def _examined(
         loaded=loaded,
         encoder=encoder,
         predict=lambda x: _predicted(posterior, x, encoder),
-        answer=lambda rows: predict_rows(posterior, encoder, evaluation, rows).frame,
+        answer=lambda rows: predict_rows(posterior, encoder, evaluation, rows, support=support).frame,
         answers=answers,
         trained=trained,
         held_out=held_out,

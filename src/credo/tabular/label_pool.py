@@ -24,8 +24,8 @@ from credo.predictive import Predictive
 from credo.tabular.choosing import TableRows
 from credo.tabular.designing import design_table
 from credo.tabular.label_session import ROW, LabelRequest
-from credo.tabular.predictions import FAR
 from credo.tabular.recipes import Recipe, Settings, recipe_of
+from credo.tabular.supporting import FAR
 from credo.tabular.training import learn
 
 DRAWS = 100

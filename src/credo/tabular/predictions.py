@@ -19,12 +19,12 @@ from credo.evaluation.values import Evaluation, Rejection, Sample
 from credo.posteriors import Posterior
 from credo.predictive import ClassPredictive, NumericPredictive, Predictive
 from credo.tabular.costs import ActionCosts
+from credo.tabular.supporting import FAR
 from credo.uncertainty.familiarity import disagreement
+from credo.uncertainty.support import Support
 
 RISK = 0.05
 """Part of mistakes among decided rows, when the user does not say."""
-FAR = 1e6
-"""Standardized inputs are clipped here: a million standard deviations away is as unfamiliar as it gets."""
 NOTHING_PROMISED = "actions follow the model's own probabilities; nothing is promised about what they cost"
 CHUNK = 20_000
 """Rows that are predicted at once."""
@@ -57,10 +57,12 @@ def predict_rows(
     risk: float = RISK,
     costs: ActionCosts | None = None,
     within: float | None = None,
+    support: Support | None = None,
 ) -> RowPredictions:
     """Predict new rows.
 
-    For numbers the columns are mean, stddev, lower, upper (the equal-tailed interval of the level), epistemic and
+    For numbers the columns are mean, stddev, lower, upper (the equal-tailed interval of the level; of
+    counts its ends are whole numbers from 0 on), epistemic and
     aleatoric (variances, which add up to stddev squared). For classes they are label, a probability for each class,
     epistemic (mutual information) and aleatoric (expected entropy, both in nats), and abstain. For both there are
     unfamiliar, a flag, and unfamiliarity, a score: the flag is set where the score is above 1, and where a cell is
@@ -80,6 +82,8 @@ def predict_rows(
             asking is expected to cost less than the best action; nothing is promised.
         within: for numbers: there is then a column abstain, set where the interval is wider than this, from its lower
             to its upper end, or the row is unfamiliar.
+        support: of the training rows, by which unfamiliar ones are told; None for a run of an older version, where
+            nothing but the disagreement of the networks tells them.
 
     Raises:
         DataError: if the rows do not have the columns of the training table, or the costs not its classes.
@@ -94,9 +98,10 @@ def predict_rows(
         _check_within(within, encoder)
     encoded = encoder.encode(rows)
     threshold, promise = threshold_for(evaluation, risk) if evaluation.classes else (None, None)
+    novelty = torch.as_tensor(encoder.novelty(rows))
     parts = [
-        _columns(predict_exactly(posterior, x), encoder, evaluation, level, threshold)
-        for x in torch.split(encoded.x, CHUNK)
+        _columns(predict_exactly(posterior, x), encoder, level, threshold, _Unfamiliarity(evaluation, support, x, new))
+        for x, new in zip(torch.split(encoded.x, CHUNK), torch.split(novelty, CHUNK), strict=True)
     ]
     frame = pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
     if within is not None:
@@ -168,28 +173,48 @@ def predict_exactly(posterior: Posterior, x: Tensor) -> Predictive:
     return replace(found, draws=found.draws.double(), params=params, log_weights=found.log_weights.double())
 
 
+@dataclass(frozen=True, eq=False)
+class _Unfamiliarity:
+    """How unlike the training rows some rows are."""
+
+    evaluation: Evaluation
+    support: Support | None
+    x: Tensor
+    novelty: Tensor
+
+    def scores(self, prediction: Predictive, scale: float) -> Tensor:
+        """By the support; without one by the disagreement alone, in the units of the target, (B,)."""
+        apart = disagreement(prediction)
+        if self.support is None:
+            return self.evaluation.familiarity.score(apart * scale)
+        return self.support.score(self.x.clamp(-FAR, FAR), apart, self.novelty)
+
+    def columns(self, scores: Tensor) -> Columns:
+        if bool(scores.isnan().all()):  # a single network of an older version, which disagrees with nobody
+            return {"unfamiliar": pd.array([pd.NA] * len(scores), dtype="boolean"), "unfamiliarity": scores.numpy()}
+        return {"unfamiliar": (scores > 1.0).numpy(), "unfamiliarity": scores.numpy()}
+
+
 def _columns(
-    prediction: Predictive, encoder: Encoder, evaluation: Evaluation, level: float, threshold: float | None
+    prediction: Predictive, encoder: Encoder, level: float, threshold: float | None, unlike: _Unfamiliarity
 ) -> Columns:
     target = encoder.target
     if isinstance(target, ClassTarget):
         assert isinstance(prediction, ClassPredictive)
-        apart = disagreement(prediction)
-        flags = _familiarity(evaluation, apart)
-        return {**_of_classes(prediction, target), **_abstain(prediction, evaluation, apart, threshold), **flags}
+        scores = unlike.scores(prediction, 1.0)
+        return {**_of_classes(prediction, target), **_abstain(prediction, scores, threshold), **unlike.columns(scores)}
     assert isinstance(prediction, NumericPredictive)
-    apart = torch.as_tensor(target.decode_scale(disagreement(prediction)))
-    return {**_of_numbers(prediction, target, level), **_familiarity(evaluation, apart)}
+    return {**_of_numbers(prediction, target, level), **unlike.columns(unlike.scores(prediction, target.scale))}
 
 
 def _of_numbers(prediction: NumericPredictive, target: NumericTarget, level: float) -> Columns:
-    lower, upper = prediction.interval(level)
+    lower, upper = target.decode_interval(*(_flat(end) for end in prediction.interval(level)))
     square = target.scale**2
     return {
         "mean": target.decode(_flat(prediction.mean)),
         "stddev": target.decode_scale(_flat(prediction.stddev)),
-        "lower": target.decode(_flat(lower)),
-        "upper": target.decode(_flat(upper)),
+        "lower": lower,
+        "upper": upper,
         "epistemic": _flat(prediction.epistemic) * square,
         "aleatoric": _flat(prediction.aleatoric) * square,
     }
@@ -205,20 +230,12 @@ def _of_classes(prediction: ClassPredictive, target: ClassTarget) -> Columns:
     }
 
 
-def _abstain(prediction: ClassPredictive, evaluation: Evaluation, apart: Tensor, threshold: float | None) -> Columns:
+def _abstain(prediction: ClassPredictive, unlike: Tensor, threshold: float | None) -> Columns:
     """Doubt above what keeps the risk, as far as held-out rows can promise it, or a row of which they say nothing."""
     doubt = 1.0 - prediction.probs.max(-1).values
     # of equal doubts one may come out a rounding error larger
     doubtful = doubt > (-1.0 if threshold is None else threshold + 1e-9)
-    strange = evaluation.familiarity.score(apart) > 1.0
-    return {"abstain": (doubtful | strange).numpy()}
-
-
-def _familiarity(evaluation: Evaluation, apart: Tensor) -> Columns:
-    scores = evaluation.familiarity.score(apart)
-    if evaluation.familiarity.threshold is None:
-        return {"unfamiliar": pd.array([pd.NA] * len(scores), dtype="boolean"), "unfamiliarity": scores.numpy()}
-    return {"unfamiliar": (scores > 1.0).numpy(), "unfamiliarity": scores.numpy()}
+    return {"abstain": (doubtful | (unlike > 1.0)).numpy()}
 
 
 def _flat(values: Tensor) -> NDArray[np.float64]:

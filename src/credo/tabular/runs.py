@@ -15,9 +15,11 @@ from credo.posteriors import Posterior, load
 from credo.posteriors.writing import CONFIG, ENVIRONMENT, HISTORY, STATE
 from credo.tabular.costs import ActionCosts
 from credo.tabular.predictions import RISK, RowPredictions, predict_rows
+from credo.tabular.supporting import SUPPORT, read_support
+from credo.uncertainty.support import Support
 
 TABLE, EVALUATION, PREDICTIONS, REPORT = "table.json", "evaluation.json", "predictions.csv", "report.html"
-FILES = (TABLE, EVALUATION, PREDICTIONS, REPORT, CONFIG, STATE, HISTORY, ENVIRONMENT)
+FILES = (TABLE, EVALUATION, PREDICTIONS, REPORT, SUPPORT, CONFIG, STATE, HISTORY, ENVIRONMENT)
 """What a run folder holds."""
 
 
@@ -32,6 +34,7 @@ class TableRun:
         predictions: of the held-out rows, with their numbers in the file and what was observed.
         metadata: how the run came about.
         folder: where it is saved; None where it is not.
+        support: by which rows are told that are unlike those of training; None for runs of older versions.
     """
 
     posterior: Posterior
@@ -40,6 +43,7 @@ class TableRun:
     predictions: pd.DataFrame
     metadata: RunMetadata
     folder: Path | None = None
+    support: Support | None = None
 
     @property
     def report(self) -> Path | None:
@@ -77,7 +81,15 @@ class TableRun:
     ) -> RowPredictions:
         """The same, with what was strange about the rows."""
         return predict_rows(
-            self.posterior, self.encoder, self.evaluation, rows, level=level, risk=risk, costs=costs, within=within
+            self.posterior,
+            self.encoder,
+            self.evaluation,
+            rows,
+            level=level,
+            risk=risk,
+            costs=costs,
+            within=within,
+            support=self.support,
         )
 
     def __repr__(self) -> str:
@@ -106,7 +118,8 @@ def open_run(folder: str | Path) -> TableRun:
     except (KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path / TABLE} is damaged ({error!r})") from None
     evaluation = Evaluation.from_json(read_json(path, EVALUATION))
-    return TableRun(load(path), encoder, evaluation, _predictions(path, encoder), metadata, path)
+    support = read_support(path, len(encoder.features))
+    return TableRun(load(path), encoder, evaluation, _predictions(path, encoder), metadata, path, support)
 
 
 def _predictions(folder: Path, encoder: Encoder) -> pd.DataFrame:

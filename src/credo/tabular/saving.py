@@ -11,6 +11,7 @@ from credo.core.folders import write_whole
 from credo.core.storage import SCHEMA, write_folder
 from credo.reports.page import page
 from credo.tabular.runs import EVALUATION, FILES, PREDICTIONS, REPORT, TABLE, TableRun
+from credo.tabular.supporting import SUPPORT, support_tensors
 
 
 def save_run(run: TableRun, folder: Path) -> TableRun:
@@ -36,7 +37,8 @@ def save_run(run: TableRun, folder: Path) -> TableRun:
 
     def write(made: Path) -> None:
         run.posterior.save(made)
-        write_folder(made, texts, {})
+        rows = {} if run.support is None else {SUPPORT: (support_tensors(run.support), dict[str, str]())}
+        write_folder(made, texts, rows)
 
     write_whole(folder, write, FILES)
     return replace(run, folder=folder)

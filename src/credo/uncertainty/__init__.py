@@ -17,6 +17,7 @@ from credo.uncertainty.scores import (
     variation_ratio,
 )
 from credo.uncertainty.sensitivity import doubt_gradient
+from credo.uncertainty.support import Support
 
 __all__ = [
     "Alarm",
@@ -24,6 +25,7 @@ __all__ = [
     "Doubt",
     "Familiarity",
     "NearestNeighbors",
+    "Support",
     "disagreement",
     "doubt_gradient",
     "energy",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from credo.calibration import MappedPredictive
 from credo.predictive import ClassPredictive, Predictive
 
 RATE = 0.01
@@ -24,6 +25,8 @@ def disagreement(prediction: Predictive) -> Tensor:
         from the training data", 2019, https://arxiv.org/abs/1812.05720
     """
     check_rows(prediction)
+    if isinstance(prediction, MappedPredictive):
+        prediction = prediction.base  # what calibrates changes no function
     if not isinstance(prediction, ClassPredictive):
         return prediction.epistemic.double().sum(-1).sqrt()
     logits = prediction.draws.double()
