@@ -27,6 +27,7 @@ from credo.methods import Method
 from credo.model import Model
 from credo.posteriors import Posterior
 from credo.tabular.recipes import Recipe, Settings, members_of
+from credo.tabular.run_history import RunHistory
 from credo.tabular.validation import ValidationRows, hold_out
 
 SECONDS = 10.0
@@ -381,29 +382,3 @@ def _validations(first: int, limit: int) -> Iterator[int]:
         yield epochs
         epochs = min(max(epochs + 1, round(GROWTH * epochs)), limit)
     yield limit
-
-
-@dataclass(frozen=True)
-class RunHistory:
-    """The histories of several runs as one."""
-
-    rows: tuple[dict[str, float], ...] = ()
-    seconds: float = 0.0
-
-    def after(self, posterior: Posterior, done: int, score: float | None = None) -> RunHistory:
-        rows = [
-            {**row, "epoch": row["epoch"] + done, "seconds": round(row["seconds"] + self.seconds, 4)}
-            for row in posterior.history
-        ]
-        if rows and score is not None:
-            rows[-1]["validation_log_likelihood"] = score
-        return RunHistory((*self.rows, *rows), self.seconds + posterior.record.seconds)
-
-    def until(self, epochs: int) -> RunHistory:
-        return replace(self, rows=tuple(row for row in self.rows if row["epoch"] <= epochs))
-
-    def recorded(self, posterior: Posterior, note: str, seed: int) -> Posterior:
-        """The posterior, with the record of all runs."""
-        notes = (*posterior.record.notes, note)
-        record = replace(posterior.record, notes=notes, history=self.rows, seconds=self.seconds, seed=seed)
-        return replace(posterior, record=record)
