@@ -22,6 +22,7 @@ from credo.likelihoods import (
     Poisson,
     Standardized,
 )
+from credo.likelihoods.student import LARGE, _exact_tail, student_tail
 from credo.metrics import crps
 from credo.predictive import predictive
 
@@ -56,6 +57,18 @@ def test_both_tails_of_student_t_keep_their_digits(df: float) -> None:
     own = {"log_excess": degrees(df)["log_excess"][0]}
     np.testing.assert_allclose(STUDENT.cdf(outputs, y, own), stats.t.cdf(z, df), rtol=1e-10)
     np.testing.assert_allclose(STUDENT.survival(outputs, y, own), stats.t.sf(z, df), rtol=1e-10)
+
+
+def test_the_table_of_tails_keeps_the_digits_of_the_continued_fraction() -> None:
+    df = torch.tensor([2.51, 3.0, 8.0, 100.0, 3000.0], dtype=torch.float64).view(5, 1, 1)
+    z = torch.sinh(torch.linspace(0.0, 5.0, 4000, dtype=torch.float64)).view(1, -1, 1).expand(5, -1, 1)
+    found, exact = student_tail(z, df), _exact_tail(z, df)
+    seen = exact > 1e-250
+    assert not torch.equal(found, exact)  # it is the table
+    np.testing.assert_allclose(found[seen], exact[seen], rtol=1e-8)  # a cubic between nodes 0.005 apart
+    near = exact > 1e-14
+    np.testing.assert_allclose(found[near], exact[near], rtol=1e-9)  # likewise, where it matters
+    assert float(student_tail(torch.full((1, LARGE, 1), 1e9, dtype=torch.float64), df[:1]).max()) < 1e-16
 
 
 @pytest.mark.parametrize("df", [2.6, 5.0, 200.0])

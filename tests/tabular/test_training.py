@@ -10,7 +10,7 @@ import credo
 from credo import likelihoods, metrics, nets
 from credo.data.splits import folds
 from credo.posteriors import Draws, Dropout
-from credo.tabular import training, validation
+from credo.tabular import recipes, training, validation
 from credo.tabular.recipes import Settings, recipe_of, table_model
 from credo.tabular.training import FitResult, ValidationPoint, learn
 
@@ -247,11 +247,34 @@ def test_one_network_is_trained_again_on_all_rows():
     assert learned("ensemble", x, y, Settings(epochs=20, members=1)).posterior.members().members == 1
 
 
-def test_variational_inference_needs_no_held_out_rows():
-    x, y = noisy_table(100, 0)
-    result = learned("vi", x, y, Settings(epochs=20, learning_rate=0.01))
-    assert (result.validation, result.epochs) == (None, 20)
-    assert float(result.posterior.predict(x).epistemic.mean()) > 0.0
+def test_variational_inference_begins_at_the_most_probable_weights(monkeypatch):
+    """It is better than a guess where fresh weights would become the prior, and its folds are variational too."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(120, 6, generator=generator)
+    y = (x[:, 0] + 0.3 * torch.randn(120, generator=generator) > 0.0).long()
+    recipe = recipe_of("vi", Settings(epochs=60))
+    model = table_model(6, 2, likelihoods.Categorical(), recipe)
+    result = learn(model, x, y, recipe)
+    prediction = result.posterior.predict(x)
+    assert float(prediction.mutual_information.mean()) > 0.0
+    assert float((prediction.probs.argmax(1) == y).float().mean()) > 0.85
+    assert result.validation > -0.5  # a guess has -0.69
+    assert any("began at the most probable weights" in note for note in result.posterior.notes)
+    assert (type(result.folds), len(result.unseen)) == (type(result.posterior), 5)
+    assert result.posterior.history[-1]["epoch"] > result.epochs
+    fresh = credo.fit(model, (x, y), recipe.refinement(120).method, seed=0, progress=False)
+    worse = float(metrics.log_likelihood(fresh.predict(x), y))
+    assert float(metrics.log_likelihood(prediction, y)) > worse + 0.05  # the broken twin: from fresh weights
+    assert learned("vi", *noisy_table(12, 0), Settings(epochs=20)).validation is None
+
+
+def test_a_method_that_failed_says_so(monkeypatch):
+    """The broken twin of variational inference: its first standard deviations drown what was learned."""
+    monkeypatch.setattr(recipes, "FIRST_SCALE", 30.0)
+    monkeypatch.setattr(recipes, "VARIATIONAL_STEPS", 2)
+    x, y = sloping()
+    result = learned("vi", x, y, Settings(epochs=30, learning_rate=0.5))
+    assert any("it failed on this table, use the ensemble" in note for note in result.posterior.notes)
 
 
 def test_few_rows_are_not_held_out():

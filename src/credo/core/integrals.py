@@ -98,12 +98,13 @@ def entropy_by_knots(log_p: LogDensityOfTarget, knots: Tensor) -> Tensor:
 
 
 def integral_by_pieces(function: Callable[[Tensor], Tensor], knots: Tensor) -> Tensor:
-    """The integral of a function from knot to knot, (K, ...), element by element, which rise; by Gauss and Legendre."""
+    """The integral of a function from knot to knot, (K, ...), element by element, which rise; by Gauss and Legendre.
+
+    The more knots there are, the fewer points lie between two of them.
+    """
     total = torch.zeros_like(knots[0])
-    for start, end in pairwise(knots):
-        center, half = 0.5 * (start + end), 0.5 * (end - start)
-        for node, weight in _RULE:
-            total = total + weight * half * function(center + node * half)
+    for point, weight in _gauss_nodes(knots, _gauss(_enough(len(knots)))):
+        total = total + weight * function(point)
     return total
 
 
@@ -124,11 +125,11 @@ def nodes(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor, knots: Tens
     if knots is not None:
         places = knots.flatten(0, 1).clamp(first, last)
         outer = [(first + cut * (last - first)).unsqueeze(0) for cut in _BEYOND]
-        yield from _gauss_nodes(torch.cat([places, *outer]).sort(0).values, _RULE)
+        yield from _gauss_nodes(torch.cat([places, *outer]).sort(0).values, _gauss(_enough(len(places))))
         return
     points = even_points(lower, upper, first, last)
     pieces = len(_CUTS) * len(lower) + len(_BEYOND) - 1
-    rule = _gauss(max(_FEWEST, min(len(_RULE), _POINTS // pieces)))
+    rule = _gauss(_enough(pieces))
     few = points <= len(rule) * pieces
     for count in sorted({int(each) for each in points[few].flatten().tolist()}):
         step = torch.where(points == count, (last - first) / count, 0.0)
@@ -145,6 +146,11 @@ def even_points(lower: Tensor, upper: Tensor, first: Tensor, last: Tensor) -> Te
     """How many even steps from the first to the last place give every component 32 or more: powers of two, (...)."""
     spans = ((last - first) / (upper - lower).amin(0)).nan_to_num(1.0).clamp(1.0, 2.0**30)
     return torch.exp2((32.0 * spans).log2().ceil())
+
+
+def _enough(pieces: int) -> int:
+    """Points in a piece, for so many pieces."""
+    return max(_FEWEST, min(len(_RULE), _POINTS // pieces))
 
 
 def _gauss_nodes(knots: Tensor, rule: Rule) -> Iterator[Point]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +15,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from credo.core.weights import check_weights, example_weights
+from credo.data.scaling import mean_and_scale, standardized
 from credo.likelihoods import Likelihood
+from credo.methods import Method
+from credo.model import Model
 from credo.posteriors import Posterior
 from credo.predictive import Predictive
 from credo.tabular.calibrating import calibrated
-from credo.tabular.recipes import Settings, recipe_of, table_model
+from credo.tabular.choosing import DesignSearch, Noise, TableRows
+from credo.tabular.recipes import Recipe, Settings, TableNet, recipe_of, table_model
 from credo.tabular.training import learn
 from credo.tabular.units import in_double, standardizing
 
@@ -62,6 +66,11 @@ def _exactly(posterior: Posterior, x: Tensor) -> Predictive:
     return in_double(posterior).predict(x)
 
 
+def _scaled(rows: WeightedRows) -> Tensor:
+    """Rows as the network sees them, standardized, (N, F)."""
+    return torch.tensor(standardized(rows.X, *mean_and_scale(rows.X, rows.weights)), dtype=torch.float32)
+
+
 class BayesianEstimator(BaseEstimator, ABC):
     """A multilayer perceptron with a posterior over its weights, for tables."""
 
@@ -78,20 +87,41 @@ class BayesianEstimator(BaseEstimator, ABC):
     def predictive(self, X: Any) -> Predictive:  # noqa: N803
         """The whole predictive distribution of credo at the rows X."""
 
-    def _learn(self, rows: WeightedRows, y: Tensor, likelihood: Likelihood, outputs: int) -> None:
+    def _learn(self, rows: WeightedRows, y: Tensor, likelihood: Likelihood | None, outputs: int) -> None:
+        """With a likelihood that out-of-fold rows choose, if none is given."""
         params: dict[str, Any] = self.get_params(deep=False)
         settings = Settings(params["epochs"], params["learning_rate"], params["batch_size"], params["members"])
         recipe = recipe_of(params["method"], settings)
         seed = int(check_random_state(params["random_state"]).randint(2**31 - 1))
-        net = params["hidden"], params["activation"]
-        model = table_model(rows.X.shape[1], outputs, likelihood, recipe, *net, params["prior"])
-        model = standardizing(model, rows.X, rows.weights)
+        net = TableNet(outputs, tuple(params["hidden"]), params["activation"])
         weights = None if rows.weights is None else torch.from_numpy(rows.weights)
+        model, notes = self._model(TableRows(_scaled(rows), y, weights), net, likelihood, recipe, seed)
+        model = standardizing(model, rows.X, rows.weights)
         result = learn(model, torch.tensor(rows.X), y, recipe, weights=weights, seed=seed)
+        record = result.posterior.record
+        noted = replace(result.posterior, record=replace(record, notes=(*notes, *record.notes)))
+        result = replace(result, posterior=noted)
         self.posterior_ = calibrated(result, torch.tensor(rows.X), y, _exactly, weights=weights).posterior
         self._precise = in_double(self.posterior_)
         self.epochs_ = result.epochs
         self.held_out_log_likelihood_ = result.validation
+
+    def _model(
+        self, rows: TableRows, net: TableNet, likelihood: Likelihood | None, recipe: Recipe | Method, seed: int
+    ) -> tuple[Model, tuple[str, ...]]:
+        """The model, and what was chosen; a network without hidden layers stays linear in X."""
+        prior, notes = self.get_params(deep=False)["prior"], tuple[str, ...]()
+        if isinstance(recipe, Recipe) and net.hidden:
+            design = DesignSearch(rows, recipe.settings, seed, prior=prior).choose(net, likelihood)
+            net, noise, notes = design.net, design.noise or Noise.NORMAL, design.notes
+        else:
+            noise = Noise.NORMAL
+        if likelihood is None:
+            likelihood = noise.likelihood(rows.y.double().numpy(), rows.counted)
+        columns = net.columns(rows.x, rows.weights) if net.hidden else None
+        features = rows.x.shape[1]
+        model = table_model(features, net.outputs, likelihood, recipe, net.hidden, net.activation, prior, columns)
+        return model, notes
 
     def _predict(self, X: Any) -> Predictive:  # noqa: N803
         check_is_fitted(self)

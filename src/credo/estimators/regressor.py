@@ -14,12 +14,16 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from credo.estimators.base import LEAST, BayesianEstimator, Floats, WeightedRows
-from credo.likelihoods import HeteroscedasticGaussian, LearnedGaussian
+from credo.likelihoods import LearnedGaussian, Likelihood, LogNormal, NegativeBinomial
 from credo.methods import Method
 from credo.predictive import NumericPredictive
 from credo.priors import Prior
-from credo.tabular.recipes import ACTIVATION, HIDDEN, SMALLEST_NOISE
+from credo.tabular.choosing import Noise
+from credo.tabular.recipes import ACTIVATION, HIDDEN
 from credo.tabular.units import in_the_units_of
+
+KINDS: dict[Noise, Likelihood] = {Noise.LOG_NORMAL: LogNormal(), Noise.COUNTS: NegativeBinomial()}
+"""Likelihoods of targets that are not any number."""
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -35,7 +39,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         activation: relu, tanh, sigmoid, gelu, silu or softplus.
         prior: of the weights, such as `priors.Normal(scale=0.5, fan_in=True)`, on the scale of standardized columns;
             None for the method's own. Its scale can be chosen by cross validation.
-        noise: varying (the standard deviation of the noise depends on the row) or constant (it is one number).
+        noise: auto (out-of-fold rows choose), varying (normal, with a standard deviation for each row), constant
+            (normal, with one for all), student-t (heavy tails), log-normal (y above zero, errors are factors) or counts
+            (whole numbers from 0 on).
         members: of the ensemble.
         epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
         learning_rate: step size of the optimizer.
@@ -65,7 +71,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         hidden: Sequence[int] = HIDDEN,
         activation: str = ACTIVATION,
         prior: Prior | None = None,
-        noise: str = "varying",
+        noise: str = "auto",
         members: int = 10,
         epochs: int | None = None,
         learning_rate: float = 3e-3,
@@ -95,13 +101,25 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         y = np.asarray(y, dtype=np.float64)
         self._flat = y.ndim == 1
         rows = WeightedRows.of(x, y.reshape(len(y), -1), sample_weight)
-        if self.noise not in ("varying", "constant"):
-            raise ValueError(f"noise must be varying or constant, got {self.noise!r}")
-        varying = self.noise == "varying"
-        likelihood = HeteroscedasticGaussian(SMALLEST_NOISE) if varying else LearnedGaussian()
-        units = in_the_units_of(likelihood, rows.y, rows.weights)
-        self._learn(rows, torch.tensor(rows.y), units, rows.y.shape[1] * (2 if varying else 1))
+        likelihood, per_target = self._likelihood(rows)
+        self._learn(rows, torch.tensor(rows.y), likelihood, rows.y.shape[1] * per_target)
         return self
+
+    def _likelihood(self, rows: WeightedRows) -> tuple[Likelihood | None, int]:
+        """In the units of y, or None where it is to be chosen, and how many outputs it has for each target."""
+        if self.noise == "auto":
+            return None, 2
+        if self.noise == "constant":
+            return in_the_units_of(LearnedGaussian(), rows.y, rows.weights), 1
+        names = {"varying": Noise.NORMAL, **{noise.value: noise for noise in Noise}}
+        if self.noise not in names:
+            raise ValueError(f"noise must be auto, constant, varying or one of {', '.join(Noise)}, got {self.noise!r}")
+        noise = names[self.noise]
+        if noise in KINDS:
+            if rows.y.shape[1] > 1:
+                raise ValueError(f"noise={self.noise!r} is for one target, and y has {rows.y.shape[1]} columns")
+            KINDS[noise].check_targets(torch.tensor(rows.y), 2)
+        return noise.likelihood(rows.y, rows.weights), 2
 
     def predictive(self, X: Any) -> NumericPredictive:  # noqa: N803
         """The whole predictive distribution at the rows X, in the units of y: quantiles, parts of the variance, ..."""

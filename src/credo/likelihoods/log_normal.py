@@ -14,7 +14,7 @@ from credo.core.trees import Params
 from credo.likelihoods.base import NumericLikelihood, as_columns, check_finite
 from credo.likelihoods.gaussian import HALF_LOG_2PI, TAIL, HeteroscedasticGaussian
 
-KNOTS = 48
+KNOTS = 32
 """Places at which integrals are cut."""
 
 

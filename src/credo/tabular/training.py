@@ -27,6 +27,7 @@ from credo.methods import Method
 from credo.model import Model
 from credo.posteriors import Posterior
 from credo.tabular.recipes import Recipe, Settings, members_of
+from credo.tabular.run_history import RunHistory
 from credo.tabular.validation import ValidationRows, hold_out
 
 SECONDS = 10.0
@@ -138,10 +139,12 @@ def learn(
         chosen = _with_folds(search.cooled(search.best()), rows.unseen)
         if recipe.keeps_networks:
             return chosen
-        return _again_on_all(chosen, _Trainer(stages, recipe, data, len(x), 1), seed)
+        result = _again_on_all(chosen, _Trainer(stages, recipe, data, len(x), 1), seed)
+        return _refined(result, stages, recipe, data, rows, seed)
     trainer = _Trainer(stages, recipe, data, len(x), recipe.networks if recipe.keeps_networks else 1)
     epochs = min(limit, _epochs_of(FEW_STEPS, recipe.settings, len(x))) if recipe.early_stopping else limit
-    return FitResult(trainer.train("all", epochs, seed), epochs, None)
+    result = FitResult(trainer.train("all", epochs, seed), epochs, None)
+    return _refined(result, stages, recipe, data, None, seed)
 
 
 def out_of_fold_scores(
@@ -183,6 +186,34 @@ def out_of_fold_scores(
     return rows.by_row(best.posterior)
 
 
+def _refined(
+    found: FitResult, stages: _Stages, recipe: Recipe, data: Any, rows: ValidationRows | None, seed: int
+) -> FitResult:
+    """The result after the method that begins at its weights, if the recipe has one; the networks of the folds too."""
+    size = len(data[0])
+    refinement = recipe.refinement(size)
+    if refinement is None or not found.posterior.record.finished:
+        return found
+    key = Stream(seed, ("refinement",)).key()
+    posterior = stages.run("refined", data, refinement.method, key, found.posterior, refinement.temperature)
+    history = RunHistory().after(found.posterior, 0)
+    length = int(max((row["epoch"] for row in history.rows), default=0.0))
+    notes = refinement.note
+    result = replace(found, epochs=refinement.epochs, cooling=0)
+    if rows is not None and found.folds is not None:
+        method = members_of(refinement.method, recipe.networks)
+        folds = stages.run("refined-folds", rows.data, method, key, found.folds, refinement.temperature)
+        score, naive = rows.score(folds), float(rows.naive.double().mean())
+        notes += f"; the validation log likelihood per row went from {found.validation:.3f} to {score:.3f}"
+        if not score > naive:
+            notes += f", below {naive:.3f} of a guess without inputs: it failed on this table, use the ensemble"
+        result = replace(result, folds=folds, validation=score)
+    posterior = history.after(posterior, length).recorded(posterior, notes, seed)
+    earlier = tuple(note for note in found.posterior.record.notes if note not in posterior.record.notes)
+    record = replace(posterior.record, notes=(*earlier, *posterior.record.notes))
+    return replace(result, posterior=replace(posterior, record=record))
+
+
 def _with_folds(chosen: FitResult, unseen: Tensor | None) -> FitResult:
     """With its networks as those of the folds, unless some have diverged and left, and nobody can say which."""
     if unseen is None or chosen.posterior.members().members != len(unseen):
@@ -198,7 +229,15 @@ class _Stages:
     device: torch.device | str
     folder: Path | None
 
-    def run(self, name: str, data: Any, method: Method, seed: int, start: Posterior | None = None) -> Posterior:
+    def run(
+        self,
+        name: str,
+        data: Any,
+        method: Method,
+        seed: int,
+        start: Posterior | None = None,
+        temperature: float = 1.0,
+    ) -> Posterior:
         place = None if self.folder is None else Checkpoint(self.folder / name, SECONDS)
         posterior = fit(
             self.model,
@@ -209,6 +248,7 @@ class _Stages:
             device=self.device,
             progress=False,
             start=start,
+            temperature=temperature,
             checkpoint=place,
             resume=place is not None,
         )
@@ -342,29 +382,3 @@ def _validations(first: int, limit: int) -> Iterator[int]:
         yield epochs
         epochs = min(max(epochs + 1, round(GROWTH * epochs)), limit)
     yield limit
-
-
-@dataclass(frozen=True)
-class RunHistory:
-    """The histories of several runs as one."""
-
-    rows: tuple[dict[str, float], ...] = ()
-    seconds: float = 0.0
-
-    def after(self, posterior: Posterior, done: int, score: float | None = None) -> RunHistory:
-        rows = [
-            {**row, "epoch": row["epoch"] + done, "seconds": round(row["seconds"] + self.seconds, 4)}
-            for row in posterior.history
-        ]
-        if rows and score is not None:
-            rows[-1]["validation_log_likelihood"] = score
-        return RunHistory((*self.rows, *rows), self.seconds + posterior.record.seconds)
-
-    def until(self, epochs: int) -> RunHistory:
-        return replace(self, rows=tuple(row for row in self.rows if row["epoch"] <= epochs))
-
-    def recorded(self, posterior: Posterior, note: str, seed: int) -> Posterior:
-        """The posterior, with the record of all runs."""
-        notes = (*posterior.record.notes, note)
-        record = replace(posterior.record, notes=notes, history=self.rows, seconds=self.seconds, seed=seed)
-        return replace(posterior, record=record)
