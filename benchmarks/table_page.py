@@ -64,6 +64,8 @@ def best_peers(results: Results, task: Task, ours: str) -> str:
     rows = []
     for title, purposes in (("reporting", REPORTED), ("choosing", (Purpose.CHOOSING,)), ("all", tuple(Purpose))):
         names = results.tables(task, ours, purposes)
+        if title == "all" and names == results.tables(task, ours, REPORTED):
+            continue
         for measure in MEASURES[task]:
             found = best_peer(results, ours, names, measure)
             if found is not None:
@@ -139,6 +141,18 @@ def coverages(results: Results, ours: str) -> str:
     return table(["", "mean over tables", "worst table with 100 held-out rows or more", "of these under 91 %"], rows)
 
 
+def extent(results: Results) -> str:
+    """How much of the benchmark the newest credo has been run on."""
+    parts = []
+    for task, kind in ((Task.REGRESSION, "numbers"), (Task.CLASSIFICATION, "classes")):
+        done, known = results.tables(task, OURS), results.tables(task, BEFORE)
+        parts.append(f"{len(done)} of {len(known)} tables of {kind}")
+    splits = [len(rows) for (method, _), rows in results.rows.items() if method == OURS]
+    fewest, most = min(splits, default=0), max(splits, default=0)
+    each = f"{fewest} split(s) of each" if fewest == most else f"{fewest} to {most} splits of each"
+    return f"**How far this goes.** These rows of credo are of {' and '.join(parts)}, with {each}."
+
+
 def what_was_run(results: Results) -> str:
     """The tables with their sizes, purposes and splits."""
     rows = []
@@ -181,6 +195,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "coverage-before": lambda results: coverages(results, BEFORE),
     "scores-numbers": lambda results: all_scores(results, Task.REGRESSION),
     "scores-classes": lambda results: all_scores(results, Task.CLASSIFICATION),
+    "extent": extent,
     "tables": what_was_run,
     "versions": versions,
     "failures": failures,

@@ -37,7 +37,7 @@ REFUSED = {
     ),
     "ten thousand classes": (b"x,y\n" + b"".join(b"%d.5,c%d\n" % (i, i) for i in range(10_000)), "too many"),
     "zero bytes": (bytes(range(256)) * 8, "not a text file"),
-    "a spreadsheet": (b"PK\x03\x04 and so on", "spreadsheet"),
+    "a spreadsheet": (b"PK\x03\x04 and so on", "Excel"),
     "a line that is too long": (b"a,b,y\n1,2,3\n1,2,3,4,5\n", "line 3"),
 }
 

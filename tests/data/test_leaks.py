@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from credo.data.leaks import Leak, Way, copies_of_rows, leaks, normal_score_of_chi2
+from credo.data.copies import copies_of_rows
+from credo.data.leaks import Leak, Way, leaks, normal_score_of_chi2
 from credo.data.problem import pose
 from credo.data.reading import table_of
 

@@ -107,7 +107,7 @@ def test_names_are_told_about(tmp_path):
         (b"", "is empty"),
         (b"  \n\n", "is empty"),
         (b"a,b\n", "no rows"),
-        (b"PK\x03\x04rest", "spreadsheet"),
+        (b"\xd0\xcf\x11\xe0rest", "spreadsheet"),
         (b"\x00\x01\x02", "not a text file"),
         (b"PAR1 and nonsense", "damaged Parquet"),
         (b"\x1f\x8bnonsense", "cannot be read"),

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from credo.evaluation.table_values import Effect, Importance, LearningPoint, Residuals
+from credo.evaluation.table_values import Effect, Importance, Residuals
 from credo.evaluation.values import Doubtful
 from credo.reports import column_figures as draw
 from credo.reports import words
@@ -66,15 +66,13 @@ def test_effects_can_be_drawn(curves: list[Effect]) -> None:
     assert "$x_1$ &lt;b>&amp; = " in element
 
 
-def test_importance_residuals_and_learning_can_be_drawn() -> None:
+def test_importance_and_residuals_can_be_drawn() -> None:
     columns = [Importance(NASTY, 1.0, 0.1), Importance("b", -0.1, 0.0)]
     bars = figure_of(partial(draw.importance, columns=columns, classes=False))
     assert [text.split(":")[0] for text in re.findall("<title>([^<]*)<", bars)] == ["b", "$x_1$ &lt;b>&amp;"]
     found = Residuals("a", ("low", "high"), (10.0, 20.0), (0.1, 5.0), (0.5, 0.1), (1.0, 2.0))
     dots = figure_of(partial(draw.residuals, found=found, classes=False))
     assert re.findall("<title>(low|high): ", dots) == ["low", "high"]
-    points = [LearningPoint(100, 4.0, 0.1), LearningPoint(200, 1.0, 0.0)]
-    assert figure_of(partial(draw.learning, points=points, classes=False)).count("<title>") == 2
 
 
 def test_the_intervals_of_an_unfamiliar_row_are_not_shown() -> None:

@@ -35,8 +35,8 @@ def fit(
     table: Annotated[
         Path,
         typer.Argument(
-            help="A CSV file (any separator, gzipped or not), a Parquet file, or a folder that has a folder of images "
-            "for each class."
+            help="A CSV file (any separator, gzipped or not), a Parquet, Feather or Excel file, or a folder that has a "
+            "folder of images for each class."
         ),
     ],
     target: Annotated[
@@ -151,7 +151,9 @@ def predict(
     run: RunFolder,
     table: Annotated[
         list[Path],
-        typer.Argument(help="A CSV or Parquet file with the columns of the training table; image files, or folders."),
+        typer.Argument(
+            help="A table (CSV, Parquet, Feather, Excel) with the columns of the training table; images, or folders."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="CSV file to write; - for the standard output.")] = STDOUT,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,

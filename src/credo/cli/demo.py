@@ -35,7 +35,8 @@ def run(out: Path, seed: int) -> None:
     commands.predict(run, [new], predictions)
     shown = pd.read_csv(predictions).round(1).to_string(index=False)
     console.print(shown, markup=False, soft_wrap=True)
-    console.print(f"The last row of {new} is absurd: every measurement is far beyond any patient's.", soft_wrap=True)
+    absurd = f"The last row of {new} is absurd, every measurement far beyond any patient's"
+    console.print(f"{absurd}: where it is flagged as unfamiliar, its interval means nothing.", soft_wrap=True)
     _step(console, f"credo reproduce sine --quick --out {out / 'sine'} --seed {seed}")
     drawn = performed("sine", True, out / "sine", seed, remarks())
     _step(console, "")

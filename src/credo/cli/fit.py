@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import typer
@@ -19,6 +20,7 @@ from credo.core.folders import SavedElsewhereError, UnsavedError
 from credo.core.status import Status
 from credo.data import Task
 from credo.evaluation.values import Evaluation
+from credo.loop.progress import clock
 from credo.tabular.fitting import fit_table
 from credo.tabular.loading import LoadedTable
 from credo.tabular.runs import TableRun
@@ -118,19 +120,37 @@ def _of_table(table: Path, target: str, wish: Mapping[str, Any], json_wanted: bo
 
 def _listener(say: Callable[[str, float | None], None]) -> Callable[[ValidationPoint], None]:
     last = best = 0
+    began = monotonic()
 
     def listen(point: ValidationPoint) -> None:
-        nonlocal last, best
+        nonlocal last, best, began
         score = f"validation log likelihood per row {point.log_likelihood:.3f}"
         if point.candidate:
             say(f"choosing, {point.candidate}: {point.epochs:,} epochs, {score}", point.epochs / point.limit)
+            began = monotonic()
         elif last < point.epochs <= point.limit:
-            say(f"training: {point.epochs:,} epochs (at most {point.limit:,}), {score}", point.epochs / point.limit)
+            left = f"at most {clock(time_left(monotonic() - began, point))} left"
+            most = f"at most {point.limit:,}, {left}"
+            say(f"training: {point.epochs:,} epochs ({most}), {score}", point.epochs / point.limit)
             last, best = point.epochs, point.epochs if point.best else best
         else:  # back to the best validation, and on from there
             say(f"cooling: {best:,} + {point.epochs - best:,} epochs, {score}", 1.0)
 
     return listen
+
+
+def time_left(seconds: float, point: ValidationPoint) -> float:
+    """Seconds until training ends at the latest, if it goes on as fast: it mostly ends before.
+
+    Args:
+        seconds: since the first epoch.
+        point: where it is.
+
+    Examples:
+        >>> time_left(10.0, ValidationPoint(20, 100, -1.0, True))
+        40.0
+    """
+    return seconds * (point.limit - point.epochs) / max(point.epochs, 1)
 
 
 def _say_what_was_found(console: Console, loaded: LoadedTable) -> None:

@@ -1,4 +1,4 @@
-"""A file to a table of columns, read once: any separator, any encoding, CSV or Parquet."""
+"""A file to a table of columns, read once: any separator, any encoding; CSV, Parquet, Feather or Excel."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ import pandas as pd
 
 from credo.data import DataError
 from credo.data.codes import padded_columns, unless_codes
+from credo.data.office import MISSING, excel, feather
 
 HEAD = 2**20
 """Bytes that are looked at to find out separator and encoding."""
 LINES = 1000
 """Lines that are looked at, likewise."""
 SEPARATORS = (",", ";", "\t", "|")
-MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
-"""Cells that stand for nothing. Neither None nor - is among them: both are names of classes in real tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +44,7 @@ class InputTable:
 
 
 def read_table(path: str | Path, codes: Collection[str] = (), verbatim: Collection[str] = ()) -> InputTable:
-    """Read a CSV file (any of the usual separators and encodings, gzipped or not) or a Parquet file, once.
+    """Read a CSV file (any of the usual separators and encodings, gzipped or not), once; or Parquet, Feather, Excel.
 
     Columns of whole numbers some of which begin with 0 (01003, in the first megabyte) are codes, and stay text.
 
@@ -62,6 +61,11 @@ def read_table(path: str | Path, codes: Collection[str] = (), verbatim: Collecti
             head = file.read(HEAD)
             if head[:4] == b"PAR1":
                 return table_of(_with_row_names(_parquet(path)), str(path))
+            if head[:6] == b"ARROW1":
+                return table_of(_with_row_names(feather(path)), str(path))
+            if head[:4] == b"PK\x03\x04":
+                frame, notes = excel(path, codes)
+                return table_of(_with_row_names(frame), str(path), notes)
             stream = _again(head, file)
             if head[:2] == b"\x1f\x8b":
                 unpacked = io.BufferedReader(gzip.GzipFile(fileobj=stream))
@@ -135,8 +139,8 @@ def _parquet(path: str | Path) -> pd.DataFrame:
 def _refuse_other_formats(head: bytes, source: str) -> None:
     if not head.strip():
         raise DataError(f"{source} is empty: it needs a line of column names and rows below it")
-    if head[:4] in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"):
-        raise DataError(f"{source} is a spreadsheet or an archive, not a CSV file: save the sheet as CSV first")
+    if head[:4] == b"\xd0\xcf\x11\xe0":
+        raise DataError(f"{source} is a spreadsheet of an old format: save it as .xlsx or as CSV first")
     if b"\x00" in head and head[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise DataError(f"{source} is not a text file (it has zero bytes): give a CSV or Parquet file")
 

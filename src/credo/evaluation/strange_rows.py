@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from credo.core.rng import Stream
 from credo.data.columns import CategoryColumn, InputColumn, NumericColumn
+from credo.data.scaling import mean_and_scale
 from credo.data.values import numbers
 from credo.evaluation.checks import DOUBTS_QUESTION
 from credo.evaluation.digits import number, percent
@@ -88,7 +89,7 @@ def strange_rows(
     known = {name: values for name, values in known.items() if np.ptp(values[np.isfinite(values)]) > 0.0}
     stream, found = Stream(seed, ("strange rows",)), {}
     if known:
-        moved = {name: numbers(rows[name]) + FAR * np.nanstd(values) for name, values in known.items()}
+        moved = {name: numbers(rows[name]) + FAR * _spread(values) for name, values in known.items()}
         found[ALL] = _with_cells(rows, moved)
         found[ONE] = _one_outside(rows, known, stream)
     if len(columns) > 1:
@@ -96,6 +97,11 @@ def strange_rows(
     if categories:
         found[CATEGORY] = _new_category(rows, categories, stream)
     return found
+
+
+def _spread(values: NDArray[np.float64]) -> float:
+    """Standard deviation of the cells that are there."""
+    return float(mean_and_scale(values[np.isfinite(values)])[1])
 
 
 def _with_cells(rows: pd.DataFrame, cells: Mapping[str, Any]) -> pd.DataFrame:
@@ -111,7 +117,7 @@ def _one_outside(rows: pd.DataFrame, known: dict[str, NDArray[np.float64]], stre
     which, side = (_choices(n, len(rows), generator) for n in (len(names), 2))
     cells = {name: numbers(rows[name]) for name in names}
     for place, name in enumerate(names):
-        low, high, far = np.nanmin(known[name]), np.nanmax(known[name]), FAR * np.nanstd(known[name])
+        low, high, far = np.nanmin(known[name]), np.nanmax(known[name]), FAR * _spread(known[name])
         outside = np.where(side == 1, high + far, low - far)
         cells[name] = np.where(which == place, outside, cells[name])
     return _with_cells(rows, cells)

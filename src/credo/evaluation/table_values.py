@@ -128,21 +128,6 @@ class StrangeRows:
 
 
 @dataclass(frozen=True)
-class LearningPoint:
-    """The result of the same training on fewer rows.
-
-    Attributes:
-        rows: number of training rows.
-        loss: mean loss on the held-out rows: the squared error, or the Brier score.
-        error: standard error of its difference from the loss with all rows.
-    """
-
-    rows: int
-    loss: float
-    error: float
-
-
-@dataclass(frozen=True)
 class TableFindings:
     """All of it.
 
@@ -153,7 +138,6 @@ class TableFindings:
         residuals: errors along the most important columns.
         classes: one by one; empty for numbers.
         probes: rows made strange; the first is the ordinary rows themselves.
-        learning: the training on fewer rows, then on all; empty where it was not repeated.
     """
 
     baselines: tuple[Baseline, ...] = ()
@@ -162,11 +146,10 @@ class TableFindings:
     residuals: tuple[Residuals, ...] = ()
     classes: tuple[ClassScores, ...] = ()
     probes: tuple[StrangeRows, ...] = ()
-    learning: tuple[LearningPoint, ...] = ()
 
 
 TABLE_KINDS = {
     found.__name__: found
-    for found in (Baseline, Importance, Effect, Residuals, ClassScores, StrangeRows, LearningPoint, TableFindings)
+    for found in (Baseline, Importance, Effect, Residuals, ClassScores, StrangeRows, TableFindings)
 }
 """The classes that an evaluation of a table on disk may name beside its own."""

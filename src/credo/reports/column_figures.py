@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from credo.evaluation.digits import number, percent, with_error
-from credo.evaluation.table_values import Effect, Importance, LearningPoint, Residuals
+from credo.evaluation.table_values import Effect, Importance, Residuals
 from credo.reports.inline import hover
 from credo.reports.style import BLACK, BLUE, GRAY, GREEN, RED
 
@@ -112,18 +112,6 @@ def residuals(axes: Axes, found: Residuals, *, classes: bool) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set(xlabel="part right minus stated" if classes else "observed minus predicted")
     axes.grid(visible=False, axis="y")
-
-
-def learning(axes: Axes, points: Sequence[LearningPoint], *, classes: bool) -> None:
-    """The loss on held-out rows against the number of training rows."""
-    rows = [point.rows for point in points]
-    loss = np.array([point.loss if classes else point.loss**0.5 for point in points])
-    (line,) = axes.plot(rows, loss, "o-", color=BLUE, markersize=5)
-    hover(line, [f"{n:,} rows: {number(value)}" for n, value in zip(rows, loss, strict=True)])
-    axes.set_xscale("log")
-    axes.set_xticks(rows, [f"{n:,}" for n in rows])
-    axes.minorticks_off()
-    axes.set(xlabel="training rows", ylabel="Brier score" if classes else "root mean square error")
 
 
 def short(name: str, most: int = LONGEST) -> str:

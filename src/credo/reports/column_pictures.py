@@ -14,7 +14,7 @@ SMALL = 2.5
 
 
 def column_pictures(evaluation: Evaluation) -> dict[str, list[ReportFigure]]:
-    """Figures of importance, of partial dependence, of residuals and of the training on fewer rows; lists may be empty.
+    """Figures of importance, of partial dependence and of residuals; lists may be empty.
 
     Args:
         evaluation: of a table.
@@ -23,7 +23,6 @@ def column_pictures(evaluation: Evaluation) -> dict[str, list[ReportFigure]]:
         "importance": _importance(evaluation),
         "effects": _effects(evaluation),
         "residuals": _residuals(evaluation),
-        "learning": _learning(evaluation),
     }
 
 
@@ -72,20 +71,4 @@ def _residuals(evaluation: Evaluation) -> list[ReportFigure]:
             height=0.8 + 0.28 * len(one.groups),
         )
         for number, one in enumerate(evaluation.findings.residuals)
-    ]
-
-
-def _learning(evaluation: Evaluation) -> list[ReportFigure]:
-    points = evaluation.findings.learning
-    if len(points) < 2:
-        return []
-    return [
-        ReportFigure(
-            "learning",
-            "Curve: the loss on held-out rows against the number of training rows.",
-            "The same training on fewer of the rows, tested on the same held-out rows. Where the curve still falls on "
-            "the right, more rows of the same kind are likely to help.",
-            partial(draw.learning, points=points, classes=bool(evaluation.classes)),
-            height=SMALL,
-        )
     ]

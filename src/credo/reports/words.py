@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from credo.evaluation.digits import number, percent, rounded, with_error
-from credo.evaluation.losses import beyond_chance
 from credo.evaluation.metadata import RunMetadata
 from credo.evaluation.table_values import Baseline
 from credo.evaluation.values import Doubtful, Evaluation, Rating, Score
@@ -113,24 +112,9 @@ def doubt_words(evaluation: Evaluation) -> str:
     return (
         f"The uncertainty has two parts. {percent(share)} of the predictive {what} is model uncertainty (epistemic): "
         "the networks disagree, as they do where training rows are scarce. The rest is noise (aleatoric), which these "
-        f"inputs cannot explain. {learning_words(evaluation)}"
+        f"inputs cannot explain. How much more rows would help, neither part says."
+        ""
     )
-
-
-def learning_words(evaluation: Evaluation) -> str:
-    """What more rows would bring, where the training was repeated on fewer."""
-    points = evaluation.findings.learning
-    if len(points) < 2:
-        return "Neither part says how much more rows would help: only a training on fewer rows could."
-    half, whole = points[-2:]
-    gain = half.loss - whole.loss
-    measure = "Brier score" if evaluation.classes else "squared error"
-    change = f"from {half.rows:,} to {whole.rows:,} training rows its mean {measure} went"
-    if gain > beyond_chance(evaluation.held_out) * half.error:
-        part = percent(gain / half.loss)
-        return f"More rows are likely to help: {change} down by {part}."
-    direction = f"down by {percent(gain / half.loss)}" if gain > 0 else f"up by {percent(-gain / half.loss)}"
-    return f"Whether more rows would help cannot be said: {change} {direction}, which could be chance."
 
 
 def familiarity_words(evaluation: Evaluation) -> str:

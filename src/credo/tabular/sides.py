@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from credo.data import DataError, Task
+from credo.data.copies import copies_of_rows
 from credo.data.group_splits import blocks_of_time, future, numbered
-from credo.data.leaks import copies_of_rows
 from credo.data.problem import TableProblem
 from credo.data.splits import Index, Split, split
 from credo.data.values import NATIVE, date_layout, days, is_date, is_number, numbers, words
