@@ -130,10 +130,8 @@ def _listener(say: Callable[[str, float | None], None]) -> Callable[[ValidationP
             began = monotonic()
         elif last < point.epochs <= point.limit:
             left = f"; at most {clock(time_left(monotonic() - began, point))} left" * (point.epochs < point.limit)
-            say(
-                f"training: {point.epochs:,} epochs (at most {point.limit:,}), {score}{left}",
-                point.epochs / point.limit,
-            )
+            reached = f"training: {point.epochs:,} epochs (at most {point.limit:,})"
+            say(f"{reached}, {score}{left}", point.epochs / point.limit)
             last, best = point.epochs, point.epochs if point.best else best
         else:  # back to the best validation, and on from there
             say(f"cooling: {best:,} + {point.epochs - best:,} epochs, {score}", 1.0)
