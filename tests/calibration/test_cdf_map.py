@@ -8,11 +8,11 @@ from scipy import stats
 from torch import Tensor
 
 from calibration_problems import Regression, mixture_of
-from credo import metrics
+from credo import likelihoods, metrics
 from credo.calibration import CdfMap, MappedPredictive
 from credo.core.rng import Stream
 from credo.likelihoods import Gaussian, HeteroscedasticGaussian, Poisson, Standardized
-from credo.predictive import NumericPredictive, OutputNormal, Predictive, gaussian_predictive
+from credo.predictive import NumericPredictive, OutputNormal, Predictive, gaussian_predictive, predictive
 
 
 def map_of(loc: float, scale: float, skew: float, tail: float) -> CdfMap:
@@ -212,3 +212,20 @@ def test_few_rows_and_absurd_ones_leave_finite_numbers() -> None:
         CdfMap.of(mixture_of(Gaussian(scale=1.0), means), torch.tensor([[1e9]]))
     with pytest.raises(ValueError, match="NaN"):
         CdfMap.of(mixture_of(Gaussian(scale=1.0), means * torch.nan), torch.zeros(1, 1))
+
+
+def test_moments_of_mapped_log_normals_are_those_of_their_quantiles() -> None:
+    draws = 0.4 * Stream(0).normal(10, 20, 2).double()
+    base = predictive(likelihoods.LogNormal(loc=1.0, scale=0.7), draws, {}, torch.zeros(10))
+    assert isinstance(base, NumericPredictive)
+    found = map_of(0.1, 0.9, 0.1, 0.95).apply(base)
+    z = torch.linspace(-7.0, 7.0, 400, dtype=torch.float64)
+    weights = (-0.5 * z.square()).softmax(0).view(-1, 1, 1)
+    places = torch.stack([found.at_normal_score(float(each)) for each in z])
+    mean = (weights * places).sum(0)
+    variance = (weights * (places - mean).square()).sum(0)
+    torch.testing.assert_close(found.mean, mean, rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(found.stddev.square(), variance, rtol=1e-3, atol=0.0)  # the tail beyond 7 is heavy
+    same = map_of(0.0, 1.0, 0.0, 1.0).apply(base)
+    torch.testing.assert_close(same.mean, base.mean, rtol=1e-7, atol=0.0)
+    torch.testing.assert_close(same.stddev, base.stddev, rtol=1e-6, atol=0.0)

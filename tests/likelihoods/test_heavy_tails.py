@@ -219,3 +219,13 @@ def test_none_of_them_passes_for_a_normal() -> None:
         (NegativeBinomial(), {}),
     ):
         assert not torch.allclose(likelihood.log_prob(outputs, y, own), normal, atol=0.05)
+
+
+def test_the_tails_of_a_log_normal_keep_their_digits() -> None:
+    """The broken twin: torch.special.ndtr, which is 0 from nine standard deviations on."""
+    z = torch.tensor([[-30.0], [-9.0], [8.0], [9.0], [30.0]], dtype=torch.float64)
+    y = (0.3 + 1.001 * z).exp()
+    outputs = ONE[0].expand(5, 2)
+    np.testing.assert_allclose(LogNormal().cdf(outputs, y, {}), stats.norm.cdf(z), rtol=1e-9)
+    np.testing.assert_allclose(LogNormal().survival(outputs, y, {}), stats.norm.sf(z), rtol=1e-9)
+    assert not np.allclose(torch.special.ndtr(z), stats.norm.cdf(z), rtol=1e-9, atol=0.0)

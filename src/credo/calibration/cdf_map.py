@@ -13,6 +13,7 @@ from credo.calibration.intervals import numbers
 from credo.calibration.mapped import DEEPEST, MappedPredictive
 from credo.calibration.scores import ScoreMap
 from credo.core.rng import Stream
+from credo.likelihoods.gaussian import normal_cdf
 from credo.predictive import Predictive
 
 SPREAD = (1.0, 0.5, 0.5, 0.5)
@@ -132,7 +133,7 @@ def _scores(part: CalibrationRows, number: int) -> Tensor:
     at = prediction.normal_score(part.y)
     if not prediction.likelihood.discrete:
         return at
-    lower, upper = (torch.special.ndtr(z) for z in (prediction.normal_score(part.y - 1.0), at))
+    lower, upper = (normal_cdf(z) for z in (prediction.normal_score(part.y - 1.0), at))
     generator = Stream(number, ("calibration", "counts")).generator()
     u = torch.rand(at.shape, generator=generator, dtype=torch.float64).to(at.device)
     between = lower + u * (upper - lower)

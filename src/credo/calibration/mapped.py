@@ -13,6 +13,7 @@ from torch import Tensor
 from credo.calibration.scores import ScoreMap
 from credo.core.integrals import even_points, nodes
 from credo.core.rng import Stream
+from credo.likelihoods.gaussian import normal_cdf
 from credo.predictive import GaussianPredictive, NumericMixture, NumericPredictive, Predictive
 
 REACH = 7.1
@@ -87,10 +88,10 @@ class MappedPredictive(NumericPredictive):
         return self.at_normal_score(-reach), self.at_normal_score(reach)
 
     def cdf(self, y: Tensor) -> Tensor:
-        return torch.special.ndtr(self.normal_score(y)).to(self.draws.dtype)
+        return normal_cdf(self.normal_score(y)).to(self.draws.dtype)
 
     def survival(self, y: Tensor) -> Tensor:
-        return torch.special.ndtr(-self.normal_score(y)).to(self.draws.dtype)
+        return normal_cdf(-self.normal_score(y)).to(self.draws.dtype)
 
     def _quantile(self, below: float, above: float) -> Tensor:
         tail = torch.tensor(min(below, above), dtype=torch.float64, device=self.draws.device)
@@ -139,7 +140,7 @@ class MappedPredictive(NumericPredictive):
             return (self.base.log_prob_each(targets).double() + change).to(self.draws.dtype)
         at, below = self.normal_score(targets), self.normal_score(targets - 1.0)
         flip = torch.where(at + below > 0.0, -1.0, 1.0)  # by the tail that keeps its digits
-        mass = flip * (torch.special.ndtr(flip * at) - torch.special.ndtr(flip * below))
+        mass = flip * (normal_cdf(flip * at) - normal_cdf(flip * below))
         return mass.clamp_min(torch.finfo(mass.dtype).tiny).log().to(self.draws.dtype)
 
     def sample(self, count: int, seed: int = 0) -> Tensor:
@@ -158,23 +159,32 @@ class MappedPredictive(NumericPredictive):
         at = self.base.normal_score(y)
         if not self.likelihood.discrete:
             return at
-        below = torch.special.ndtr(self.base.normal_score(y - 1.0))
-        middle = 0.5 * (below + torch.special.ndtr(at))
+        below = normal_cdf(self.base.normal_score(y - 1.0))
+        middle = 0.5 * (below + normal_cdf(at))
         return torch.special.ndtri(middle.clamp(torch.finfo(middle.dtype).tiny, 1.0 - torch.finfo(middle.dtype).eps))
 
     def _nodes(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Points (B, D) and the weights of their densities, (B, D): whole numbers weigh one."""
         exact = self.base.in_double()
         first, last = self._ends()
+        if exact.likelihood.logarithmic:
+            yield from ((t.exp(), step * t.exp()) for t, step in nodes(*self._span()))
+            return
         if not self.likelihood.discrete:
             knots = exact.likelihood.knots(exact.draws, exact.params)
-            yield from nodes(*exact.likelihood.spread(exact.draws, exact.params), first, last, knots)
+            yield from nodes(*self._span(), knots)
             return
         # what is spread wider than so many whole numbers is summed over some of them
         step = ((last - first) / SUMMED).ceil().clamp_min(1.0)
         for offset in range(int(((last - first) / step).max()) + 1):
             k = first + offset * step
             yield k, torch.where(k <= last, step, 0.0)
+
+    def _span(self) -> tuple[Tensor, ...]:
+        """Where components begin and end, (S, B, D), and integrals, (B, D); of logarithms where these are even."""
+        exact = self.base.in_double()
+        found = (*exact.likelihood.spread(exact.draws, exact.params), *self._ends())
+        return self._logs(*found) if exact.likelihood.logarithmic else found
 
     @cached_property
     def _moments(self) -> MappedMoments:
@@ -197,12 +207,10 @@ class MappedPredictive(NumericPredictive):
         return replace(self, base=base, draws=base.draws, score_map=self.score_map.at(rows, len(self)))
 
     def _groups_of_rows(self) -> Iterator[Tensor]:
-        exact = self.base.in_double()
-        lower, upper = exact.likelihood.spread(exact.draws, exact.params)
-        points = even_points(lower, upper, *self._ends()).amax(-1)
+        points = even_points(*self._span()).amax(-1)
         for count in sorted(set(points.tolist())):
             rows = (points == count).nonzero()[:, 0]
-            yield from rows.split(max(1, PIECE // len(exact.draws)))
+            yield from rows.split(max(1, PIECE // len(self.draws)))
 
     def _moments_at_once(self) -> MappedMoments:
         """Sums over the components: s has the density w_s p_s(y) g'(F(y)) at a point."""

@@ -177,9 +177,16 @@ class Likelihood(ABC):
 
 
 class NumericLikelihood(Likelihood):
-    """A likelihood of numbers that have an order, so that there are quantiles and intervals."""
+    """A likelihood of numbers that have an order, so that there are quantiles and intervals.
+
+    Attributes:
+        discrete: whether targets are whole numbers.
+        logarithmic: whether targets are above zero and their logarithms are what is smooth and even: quantiles are
+            sought, and moments integrated, over log y.
+    """
 
     discrete: bool = False
+    logarithmic: bool = False
 
     def log_prob(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         return self.log_prob_each(outputs, y, params).sum(-1)

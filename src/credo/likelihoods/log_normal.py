@@ -12,7 +12,7 @@ from credo.core import checks
 from credo.core.checks import check_options, check_positive
 from credo.core.trees import Params
 from credo.likelihoods.base import NumericLikelihood, as_columns, check_finite
-from credo.likelihoods.gaussian import HALF_LOG_2PI, TAIL, HeteroscedasticGaussian
+from credo.likelihoods.gaussian import HALF_LOG_2PI, TAIL, HeteroscedasticGaussian, normal_cdf
 
 KNOTS = 32
 """Places at which integrals are cut."""
@@ -39,6 +39,7 @@ class LogNormal(NumericLikelihood):
     """
 
     outputs_per_target: ClassVar[int] = 2
+    logarithmic: ClassVar[bool] = True  # type: ignore[misc]
 
     floor: float = 1e-3
     loc: float = 0.0
@@ -86,10 +87,10 @@ class LogNormal(NumericLikelihood):
         return location + scale.log() + (HALF_LOG_2PI + 0.5)
 
     def cdf(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
-        return torch.special.ndtr(self._score(outputs, y, params))
+        return normal_cdf(self._score(outputs, y, params))
 
     def survival(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
-        return torch.special.ndtr(-self._score(outputs, y, params))
+        return normal_cdf(-self._score(outputs, y, params))
 
     def _score(self, outputs: Tensor, y: Tensor, params: Params) -> Tensor:
         """(log y - m) / s, minus infinity where y is not above zero."""
