@@ -9,12 +9,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from safetensors.torch import save_file
 
 from credo.core.folders import check_folder
 from credo.core.storage import StorageError
 from credo.reports.words import training_words
 from credo.tabular import TableRun, open_run, save_run
 from credo.tabular.runs import EVALUATION, FILES, TABLE
+from credo.tabular.supporting import SUPPORT, support_tensors
 
 
 def write(folder: Path, fitted: TableRun) -> Path:
@@ -54,6 +56,22 @@ def test_a_run_of_the_first_version_can_be_read(run: Path, numbers: TableRun, ro
     opened = open_run(run)
     assert (opened.metadata, opened.encoder) == (numbers.metadata, numbers.encoder)
     pd.testing.assert_frame_equal(opened.predict(rows), numbers.predict(rows))
+
+
+def test_a_run_of_a_version_without_support_tells_by_disagreement(run: Path, rows: pd.DataFrame) -> None:
+    assert open_run(run).support is not None
+    (run / SUPPORT).unlink()
+    opened = open_run(run)
+    assert opened.support is None
+    assert opened.predict(rows.head(3).assign(x=1e4))["unfamiliar"].all()
+
+
+def test_support_of_another_table_is_refused(run: Path, tmp_path: Path, numbers: TableRun) -> None:
+    tensors = support_tensors(numbers.support)
+    narrow = {name: t[..., :2] if t.shape[-1:] == numbers.support.scale.shape else t for name, t in tensors.items()}
+    save_file({name: t.contiguous() for name, t in narrow.items()}, run / SUPPORT)
+    with pytest.raises(StorageError, match="another run"):
+        open_run(run)
 
 
 def test_a_run_of_a_version_that_did_not_count_cooling_can_be_read(run: Path) -> None:

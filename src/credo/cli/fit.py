@@ -129,9 +129,9 @@ def _listener(say: Callable[[str, float | None], None]) -> Callable[[ValidationP
             say(f"choosing, {point.candidate}: {point.epochs:,} epochs, {score}", point.epochs / point.limit)
             began = monotonic()
         elif last < point.epochs <= point.limit:
-            left = f"at most {clock(time_left(monotonic() - began, point))} left"
-            most = f"at most {point.limit:,}, {left}"
-            say(f"training: {point.epochs:,} epochs ({most}), {score}", point.epochs / point.limit)
+            left = f"; at most {clock(time_left(monotonic() - began, point))} left" * (point.epochs < point.limit)
+            reached = f"training: {point.epochs:,} epochs (at most {point.limit:,})"
+            say(f"{reached}, {score}{left}", point.epochs / point.limit)
             last, best = point.epochs, point.epochs if point.best else best
         else:  # back to the best validation, and on from there
             say(f"cooling: {best:,} + {point.epochs - best:,} epochs, {score}", 1.0)

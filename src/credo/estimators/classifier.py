@@ -36,7 +36,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         prior: of the weights, such as `priors.Normal(scale=0.5, fan_in=True)`, on the scale of standardized columns;
             None for the method's own. Its scale can be chosen by cross validation.
         members: of the ensemble.
-        epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
+        epochs: at most so many passes over the data; None for as many as about 10,000 steps make.
         learning_rate: step size of the optimizer.
         batch_size: examples per step; None chooses by the number of rows.
         class_weight: None, "balanced" for classes that weigh the same however rare they are, or the weight of each

@@ -43,7 +43,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             (normal, with one for all), student-t (heavy tails), log-normal (y above zero, errors are factors) or counts
             (whole numbers from 0 on).
         members: of the ensemble.
-        epochs: at most so many passes over the data; None for as many as about 20,000 steps make.
+        epochs: at most so many passes over the data; None for as many as about 10,000 steps make.
         learning_rate: step size of the optimizer.
         batch_size: examples per step; None chooses by the number of rows.
         random_state: seed, or a numpy RandomState; None draws one.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from credo.calibration import CdfMap, Temperature
+from credo.calibration import CdfMap, ConformalIntervals, Temperature
 from credo.posteriors import Calibrated, Posterior
 from credo.predictive import ClassPredictive, Predictive
 from credo.tabular.training import FitResult
@@ -35,6 +35,10 @@ class OutOfFold:
 
     def __len__(self) -> int:
         return sum(map(len, self.rows))
+
+    def some(self, which: slice) -> OutOfFold:
+        """Some of the parts."""
+        return OutOfFold(self.rows[which], self.parts[which], self.members[which])
 
     def of(self, values: Tensor) -> list[Tensor]:
         """Values of all training rows (N, ...), such as their targets, part by part."""
@@ -122,7 +126,8 @@ def calibrated(
         calibrator = _carried_on(own, result, found, networks, x, y, predict, weights)
     except ValueError as error:
         return CalibratedFit(_noted(result.posterior, f"error bars are not calibrated: {error}"), found)
-    posterior = Calibrated.of(_noted(result.posterior, _said(result, found, networks)), calibrator)
+    noted = _noted(result.posterior, _said(result, found, networks))
+    posterior = Calibrated.of(noted, calibrator, *_ends_of_intervals(found, y, weights))
     return CalibratedFit(posterior, replace(found, parts=tuple(map(own.apply, found.parts))))
 
 
@@ -147,6 +152,20 @@ def _carried_on(
         return one
     steps = (1.0 / several - 1.0 / networks) / (1.0 - 1.0 / several)
     return own.extrapolated(one, steps)  # type: ignore[arg-type]
+
+
+def _ends_of_intervals(found: OutOfFold, y: Tensor, weights: Tensor | None) -> tuple[ConformalIntervals, ...]:
+    """What moves the ends of intervals to where mapped scores lie, each by a map that half of the other rows made."""
+    if len(found.parts) < 2 or isinstance(found.parts[0], ClassPredictive):
+        return ()
+    halves = [found.some(slice(first, None, 2)) for first in (0, 1)]
+    mapped = [
+        replace(half, parts=tuple(map(_learned(other, y, weights).apply, half.parts)))
+        for half, other in zip(halves, reversed(halves), strict=True)
+    ]
+    parts = [part for half in mapped for part in half.parts]
+    counted = None if weights is None else [each for half in mapped for each in half.of(weights)]
+    return (ConformalIntervals.of(parts, [each for half in mapped for each in half.of(y)], weights=counted),)
 
 
 def _learned(found: OutOfFold, y: Tensor, weights: Tensor | None) -> CdfMap | Temperature:
