@@ -149,6 +149,7 @@ def fit(
         plan=f"{chosen.value} ({why})",
         seconds=result.seconds,
         status=result.status,
+        interrupted=result.interrupted,
         reason=result.reason,
         notes=(*run.notes, *posterior.record.notes, *result.notes, *advice),
         history=result.history,

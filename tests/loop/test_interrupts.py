@@ -77,6 +77,7 @@ def test_a_ctrl_c_in_the_last_step_is_told_for_whoever_has_more_to_do() -> None:
         posterior = credo.fit(MODEL, (X, Y), method)
     assert posterior.notes == ("interrupted in the last step: the run is whole",)
     assert posterior.record.finished
+    assert posterior.record.interrupted  # as a value, for whoever has more to do
 
 
 def test_the_handler_is_put_back_when_a_step_fails() -> None:

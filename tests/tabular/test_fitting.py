@@ -76,21 +76,25 @@ def test_ctrl_c_and_resume_give_the_numbers_of_an_undisturbed_run(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_ctrl_c_inside_a_stage_ends_the_job_by_its_status(
-    whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "record",
+    [Record(status=credo.Status.INTERRUPTED, reason="in other words"), Record(interrupted=True)],
+    ids=["within a stage", "in its last step"],
+)
+def test_ctrl_c_inside_a_stage_ends_the_job(
+    record: Record, whole: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop keeps what there is and returns; the job must not take that for a stage that was completed."""
+    """The loop keeps what there is and returns; the job must not take that for the wish to go on."""
     plain = training.fit
 
     def interrupted(*args, **options):
         posterior = plain(*args, **options)
-        record = Record(status=credo.Status.INTERRUPTED, reason="in other words")
         return Draws(posterior.model, posterior.members(), posterior.log_weights, record=record)
 
     monkeypatch.setattr(training, "fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit_table(whole, "y", epochs=2, out=tmp_path / "run")
-    assert fit_table(whole, "y", epochs=2).posterior.record.status is credo.Status.INTERRUPTED
+    assert fit_table(whole, "y", epochs=2).posterior.record.status is record.status
 
 
 def test_a_folder_that_fails_in_the_end_does_not_lose_the_run(

@@ -23,6 +23,7 @@ class Record:
         plan: how members were advanced, in words.
         seconds: wall-clock time of the loop.
         status: how the run ended.
+        interrupted: whether Ctrl-C was pressed, be it too late to stop the run: whoever has more to do stops here.
         reason: a sentence about why it did not come to its end; empty if it did.
         notes: sentences about choices credo made and trouble it saw.
         history: one row per epoch.
@@ -34,12 +35,14 @@ class Record:
     plan: str = ""
     seconds: float = 0.0
     status: Status = Status.FINISHED
+    interrupted: bool = False
     reason: str = ""
     notes: tuple[str, ...] = ()
     history: tuple[dict[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "status", Status(self.status))
+        object.__setattr__(self, "interrupted", self.interrupted or self.status is Status.INTERRUPTED)
 
     @property
     def finished(self) -> bool:

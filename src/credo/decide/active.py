@@ -276,7 +276,7 @@ class ActiveLearner:
             checkpoint=place,
             resume=place is not None,
         )
-        if posterior.record.status is Status.INTERRUPTED:
+        if posterior.record.interrupted:
             raise KeyboardInterrupt("the answers are kept, and the same session goes on with them")
         self._judge(count, posterior)
         if self.restart is Restart.COLD and place is not None:

@@ -20,7 +20,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from credo.core.status import Status
 from credo.posteriors import Posterior
 from credo.reports.progress import Progress
 from credo.reports.tables import Cell, Table
@@ -248,7 +247,7 @@ def uninterrupted(posterior: Posterior, runs: int = 1) -> Posterior:
     Raises:
         DivergedRunsError: it has fewer, so that nobody can say which is which.
     """
-    if posterior.record.status is Status.INTERRUPTED:
+    if posterior.record.interrupted:
         raise KeyboardInterrupt
     if runs > 1 and (left := posterior.members().members) < runs:
         raise DivergedRunsError(f"{runs - left} of {runs} runs diverged: lower the learning rate, or use another seed")

@@ -56,6 +56,7 @@ class LoopResult:
     status: Status  # how the run ended
     reason: str  # why it did not come to its end, in a sentence; empty if it did
     notes: tuple[str, ...]  # other trouble on the way
+    interrupted: bool = False  # whether Ctrl-C was pressed, be it too late to stop the run
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ class Loop:
         if status is not Status.DIVERGED:
             self._name_diverged_members()
         notes = (*self.steps.notes, *self.notes)
-        return LoopResult(self.state, self.seconds, tuple(self.history.rows()), status, reason, notes)
+        rows = tuple(self.history.rows())
+        return LoopResult(self.state, self.seconds, rows, status, reason, notes, interrupts.requested)
 
     @property
     def seconds(self) -> float:

@@ -252,7 +252,7 @@ class _Stages:
             checkpoint=place,
             resume=place is not None,
         )
-        if self.folder is not None and posterior.record.status is Status.INTERRUPTED:
+        if self.folder is not None and posterior.record.interrupted:
             raise KeyboardInterrupt  # the checkpoint is there to be resumed, and half a stage is no result
         if posterior.record.status is Status.DIVERGED and start is None:
             raise DivergedError(f"the training {posterior.record.reason}")

@@ -169,12 +169,12 @@ def _trained(
         resume=True,
         progress=listener or False,
     )
-    status, reason = fitted.posterior.record.status, fitted.posterior.record.reason
-    if status is Status.INTERRUPTED:
+    record = fitted.posterior.record
+    if record.interrupted:
         raise KeyboardInterrupt
-    if status is Status.DIVERGED:
+    if record.status is Status.DIVERGED:
         shutil.rmtree(training, ignore_errors=True)
-        raise ValueError(f"training {reason}")
+        raise ValueError(f"training {record.reason}")
     return fitted
 
 

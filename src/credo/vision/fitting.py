@@ -231,7 +231,7 @@ def _trained(loaded: LoadedImages, checkpoint: Path | None, say: Say) -> VisionR
             resume=checkpoint is not None,
             progress=_listener(say),
         )
-        if checkpoint is not None and posterior.record.status is Status.INTERRUPTED:
+        if checkpoint is not None and posterior.record.interrupted:
             raise KeyboardInterrupt  # the checkpoint is there to be resumed
         if posterior.record.status is Status.DIVERGED:
             raise ValueError(f"the training {posterior.record.reason}")

@@ -134,7 +134,7 @@ class ImagePool(LabelPool):
             resume=True,
             progress=False,
         )
-        if posterior.record.status is Status.INTERRUPTED:
+        if posterior.record.interrupted:
             raise KeyboardInterrupt
         if posterior.record.status is Status.DIVERGED:
             raise ValueError(f"the training {posterior.record.reason}")

@@ -110,7 +110,7 @@ class NetworkBelief(Belief):
         of_rows = None if weights is None or self.agents > 1 else weights[0]
         found = fit(self.model, data, method, weights=of_rows, seed=seed, start=self.posterior, progress=False)
         self._take_over(found)
-        if found.record.status is Status.INTERRUPTED:  # which `fit` takes for the end of its run, and no more
+        if found.record.interrupted:  # which `fit` takes for the end of its run, and no more
             raise KeyboardInterrupt
 
     def _take_over(self, found: Posterior) -> None:

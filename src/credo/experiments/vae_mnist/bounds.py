@@ -11,7 +11,6 @@ from shutil import rmtree
 import torch
 from torch import Tensor
 
-from credo.core.status import Status
 from credo.experiments.base import Cell, Progress, Table
 from credo.experiments.vae_mnist.problem import BoundRow, GrayImages
 from credo.generative import FittedVAE, fit
@@ -91,7 +90,7 @@ def train(row: BoundRow, data: GrayImages, folder: Path, seed: int, progress: Pr
 
 def finished(fitted: FittedVAE) -> FittedVAE:
     """The autoencoder, or KeyboardInterrupt where Ctrl-C cut its training short."""
-    if fitted.posterior.record.status is Status.INTERRUPTED:
+    if fitted.posterior.record.interrupted:
         raise KeyboardInterrupt
     return fitted
 
