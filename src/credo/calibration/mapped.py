@@ -180,11 +180,14 @@ class MappedPredictive(NumericPredictive):
             k = first + offset * step
             yield k, torch.where(k <= last, step, 0.0)
 
-    def _span(self) -> tuple[Tensor, ...]:
+    def _span(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Where components begin and end, (S, B, D), and integrals, (B, D); of logarithms where these are even."""
         exact = self.base.in_double()
-        found = (*exact.likelihood.spread(exact.draws, exact.params), *self._ends())
-        return self._logs(*found) if exact.likelihood.logarithmic else found
+        lower, upper = exact.likelihood.spread(exact.draws, exact.params)
+        first, last = self._ends()
+        if exact.likelihood.logarithmic:
+            return _log(lower), _log(upper), _log(first), _log(last)
+        return lower, upper, first, last
 
     @cached_property
     def _moments(self) -> MappedMoments:
@@ -292,3 +295,8 @@ class MappedPredictive(NumericPredictive):
     def expected_entropy(self) -> Tensor:
         """Average entropy of the calibrated components in nats, (B, D)."""
         return self._entropies[1].to(self.draws.dtype)
+
+
+def _log(ends: Tensor) -> Tensor:
+    """Also of ends that are too close to zero to be told from it."""
+    return ends.clamp_min(torch.finfo(ends.dtype).tiny).log()

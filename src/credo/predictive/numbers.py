@@ -158,14 +158,11 @@ class NumericPredictive(Predictive, ABC):
 
             found = smallest_where(enough, *widened(enough, lower, upper), discrete=True)
         elif exact.likelihood.logarithmic:
-            found = crossing(lambda t: exact.normal_score(t.exp()) - inside, *exact._logs(lower, upper)).exp()
+            ends = (end.clamp_min(torch.finfo(end.dtype).tiny).log() for end in (lower, upper))
+            found = crossing(lambda t: exact.normal_score(t.exp()) - inside, *ends).exp()
         else:
             found = crossing(lambda y: exact.normal_score(y) - inside, lower, upper)
         return torch.where(beyond, torch.sign(wanted) * torch.inf, found)
-
-    def _logs(self, *ends: Tensor) -> tuple[Tensor, ...]:
-        """Logarithms, in numbers, of ends that may be too close to zero to be told from it."""
-        return tuple(end.clamp_min(torch.finfo(end.dtype).tiny).log() for end in ends)
 
     def support(self) -> tuple[Tensor, Tensor]:
         """Ends between which all but a negligible part of the mass lies, (B, D) each."""
