@@ -214,7 +214,7 @@ def test_what_is_refused():
         BayesianRegressor().predict(X)
     with pytest.raises(ValueError, match="method must be one of ensemble, map, dropout, vi"):
         BayesianRegressor("forest").fit(X, y)
-    with pytest.raises(ValueError, match="noise must be varying or constant"):
+    with pytest.raises(ValueError, match="noise must be auto, constant, varying or one of normal"):
         BayesianRegressor(noise="pink").fit(X, y)
     with pytest.raises(ValueError, match="members must be a whole number of at least 1"):
         BayesianRegressor(members=0).fit(X, y)

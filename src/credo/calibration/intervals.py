@@ -87,6 +87,7 @@ class ConformalIntervals(Calibrator):
 
     def reach(self, level: float) -> Tensor:
         """How far an interval of this level reaches, in normal scores, (D,)."""
+        level = float(level)  # one of numpy's makes tensors of numbers where these hold yes and no
         if level <= 0.0:
             return self.scores.new_zeros(self.scores.shape[1])
         check_between("level", level)
