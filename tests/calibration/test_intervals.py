@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -54,6 +55,7 @@ def test_the_reach_is_an_order_statistic() -> None:
     assert calibrator.reach(0.9).item() == pytest.approx(1.8, abs=1e-9)  # k = 18
     assert calibrator.reach(0.95).item() == pytest.approx(1.9, abs=1e-9)  # k = 19 = n
     assert calibrator.highest_level == 0.95
+    assert calibrator.reach(np.float64(0.9)) == calibrator.reach(0.9)
     lower, upper = calibrator.apply(normal(torch.tensor([5.0], dtype=torch.float64), 2.0)).interval(0.9)  # type: ignore[attr-defined]
     assert (lower.item(), upper.item()) == pytest.approx((5 - 3.6, 5 + 3.6), abs=1e-9)
 
