@@ -93,8 +93,7 @@ class ConformalIntervals(Calibrator):
         check_between("level", level)
         stated = torch.special.ndtri(self.scores.new_tensor(0.5 + 0.5 * level))
         found = guaranteed(self.scores, self.weights, level)
-        unpromised = bool(level > self.highest_level)  # a level may be numpy's
-        return torch.where(found.isinf() & unpromised, stated.maximum(self.scores[-1]), found)
+        return torch.where(found.isinf() & (level > self.highest_level), stated.maximum(self.scores[-1]), found)
 
     def apply(self, prediction: Predictive) -> Predictive:
         return replace(numbers(prediction, "ConformalIntervals"), conformal=self)
