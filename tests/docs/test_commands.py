@@ -45,8 +45,8 @@ def test_the_commands_of_a_page_run(page: Path, readme: ModuleType, tmp_path: Pa
         answer = next(answer for words, answer in answers.items() if words.startswith("credo fit"))
         printed = shape(readme.shown(answer))
         # a verdict may differ from machine to machine, what is asked and where things lie may not
-        asked = re.findall(r"[A-Z][a-z ]+\?|Report: \S+|Predict: [^`]+", shape(block))
-        assert len(asked) == 8
+        asked = re.findall(r"[A-Z][a-z -]+\?|Report: \S+|Predict: [^`]+", shape(block))
+        assert len(asked) == 10
         assert [one for one in asked if one.strip() not in printed] == []
 
 

@@ -194,8 +194,8 @@ def test_single_precision_is_kept(likelihood: HeteroscedasticStudentT | LogNorma
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: HeteroscedasticStudentT(least_df=2.0), "least_df must lie above 2"),
-        (lambda: HeteroscedasticStudentT(initial_df=2.2), "below initial_df"),
+        (lambda: HeteroscedasticStudentT(least_df=2.0), "least_df must lie between 2 and"),
+        (lambda: HeteroscedasticStudentT(initial_df=2.2), "between 2 and initial_df"),
         (lambda: HeteroscedasticStudentT(floor=0.0), "floor must be a positive"),
         (lambda: LogNormal(scale=-1.0), "scale must be a positive"),
         (lambda: NegativeBinomial(offset=math.inf), "offset must be a finite"),

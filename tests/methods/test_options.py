@@ -56,6 +56,8 @@ TAKEN = {
     ("ConstantInit", "value"): {"negative"},
     ("UniformInit", "low"): {"negative"},
     ("UniformInit", "high"): {"negative"},
+    ("LogNormal", "loc"): {"negative"},
+    ("NegativeBinomial", "offset"): {"negative"},
     ("LogUniform", "names"): {"None"},
     ("LogUniform", "others"): {"None"},
     ("Head", "name"): {"text"},
@@ -110,7 +112,7 @@ def test_all_parts_are_looked_at() -> None:
     }
     assert PARTS.keys() == rules | values | {
         *("Gaussian", "LearnedGaussian", "SharedGaussian", "HeteroscedasticGaussian", "Standardized"),
-        "MultivariateGaussian",
+        *("MultivariateGaussian", "HeteroscedasticStudentT", "LogNormal", "NegativeBinomial"),
         *("ClassesAtPositions", "NumbersAtPositions", "Head", "ChosenArm"),
     }
     assert not METHODS.keys() & PARTS.keys()

@@ -208,7 +208,7 @@ def test_a_run_has_all_of_it_and_says_it(numbers: TableRun, classes: TableRun, s
         assert {one.column for one in found.effects} == {"x", "z", "color"}
         assert {one.name for one in found.probes} == {ORDINARY, ALL, ONE, SHUFFLED, CATEGORY}
         assert bool(found.classes) == bool(run.evaluation.classes)
-    assert single.evaluation.findings.probes[0].flagged is None
+    assert single.evaluation.findings.probes[0].flagged == 0.0  # by the distance to the training rows
 
 
 def test_an_evaluation_of_an_older_version_can_be_read(numbers: TableRun) -> None:

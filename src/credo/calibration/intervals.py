@@ -87,13 +87,13 @@ class ConformalIntervals(Calibrator):
 
     def reach(self, level: float) -> Tensor:
         """How far an interval of this level reaches, in normal scores, (D,)."""
+        level = float(level)  # one of numpy's makes tensors of numbers where these hold yes and no
         if level <= 0.0:
             return self.scores.new_zeros(self.scores.shape[1])
         check_between("level", level)
         stated = torch.special.ndtri(self.scores.new_tensor(0.5 + 0.5 * level))
         found = guaranteed(self.scores, self.weights, level)
-        unpromised = bool(level > self.highest_level)  # a level may be numpy's
-        return torch.where(found.isinf() & unpromised, stated.maximum(self.scores[-1]), found)
+        return torch.where(found.isinf() & (level > self.highest_level), stated.maximum(self.scores[-1]), found)
 
     def apply(self, prediction: Predictive) -> Predictive:
         return replace(numbers(prediction, "ConformalIntervals"), conformal=self)

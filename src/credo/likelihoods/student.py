@@ -63,10 +63,10 @@ class HeteroscedasticStudentT(NumericLikelihood):
     def __post_init__(self) -> None:
         check_options(self)
         check_positive("floor", self.floor)
+        if not 2.0 < self.initial_df < math.inf:
+            raise ValueError(f"initial_df must lie above 2 and be finite, got {self.initial_df}")
         if not 2.0 < self.least_df < self.initial_df:
-            raise ValueError(
-                f"least_df must lie above 2 and below initial_df, got {self.least_df} and {self.initial_df}"
-            )
+            raise ValueError(f"least_df must lie between 2 and initial_df = {self.initial_df}, got {self.least_df}")
 
     def check_targets(self, y: Tensor, outputs: int) -> Tensor:
         y = as_columns(y, outputs, type(self).__name__, self.outputs_per_target)

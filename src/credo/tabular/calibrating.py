@@ -124,10 +124,11 @@ def calibrated(
     try:
         own = _learned(found, y, weights)
         calibrator = _carried_on(own, result, found, networks, x, y, predict, weights)
+        ends = _ends_of_intervals(found, y, weights)
     except ValueError as error:
         return CalibratedFit(_noted(result.posterior, f"error bars are not calibrated: {error}"), found)
     noted = _noted(result.posterior, _said(result, found, networks))
-    posterior = Calibrated.of(noted, calibrator, *_ends_of_intervals(found, y, weights))
+    posterior = Calibrated.of(noted, calibrator, *ends)
     return CalibratedFit(posterior, replace(found, parts=tuple(map(own.apply, found.parts))))
 
 
