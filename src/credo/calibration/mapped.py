@@ -139,9 +139,13 @@ class MappedPredictive(NumericPredictive):
             change = self.score_map.log_gradient(self.base.normal_score(targets))
             return (self.base.log_prob_each(targets).double() + change).to(self.draws.dtype)
         at, below = self.normal_score(targets), self.normal_score(targets - 1.0)
-        flip = torch.where(at + below > 0.0, -1.0, 1.0)  # by the tail that keeps its digits
+        return self._log_mass(at, below).to(self.draws.dtype)
+
+    def _log_mass(self, at: Tensor, below: Tensor) -> Tensor:
+        """log of Phi(at) - Phi(below), by the tail that keeps its digits."""
+        flip = torch.where(at + below > 0.0, -1.0, 1.0)
         mass = flip * (normal_cdf(flip * at) - normal_cdf(flip * below))
-        return mass.clamp_min(torch.finfo(mass.dtype).tiny).log().to(self.draws.dtype)
+        return mass.clamp_min(torch.finfo(mass.dtype).tiny).log()
 
     def sample(self, count: int, seed: int = 0) -> Tensor:
         """`count` targets for each input, (count, B, D): those of the base, moved to where the map has them."""
@@ -221,9 +225,16 @@ class MappedPredictive(NumericPredictive):
         center = self.at_normal_score(0.0)
         sums = [exact.draws.new_zeros(len(exact.draws), *center.shape) for _ in range(3)]
         log_weights = exact.log_weights.view(-1, *[1] * center.ndim)
+        below = None
         for y, weight in self._nodes():
             each = exact.likelihood.log_prob_each(exact.draws, y, exact.params) + log_weights
-            change = self._log_change(y, each.logsumexp(0) if self.likelihood.discrete else None)
+            if self.likelihood.discrete:
+                at = self.normal_score(y)
+                carried = below is not None and bool((weight <= 1.0).all())  # the number before was y - 1
+                change = self._log_mass(at, below if carried else self.normal_score(y - 1.0)) - each.logsumexp(0)
+                below = at
+            else:
+                change = self.score_map.log_gradient(self.base.normal_score(y))
             part, apart = (each + (change + weight.log())).exp(), y - center
             for total, value in zip(sums, (part, part * apart, part * apart.square()), strict=True):
                 total += value
