@@ -230,8 +230,9 @@ class MappedPredictive(NumericPredictive):
             each = exact.likelihood.log_prob_each(exact.draws, y, exact.params) + log_weights
             if self.likelihood.discrete:
                 at = self.normal_score(y)
-                carried = below is not None and bool((weight <= 1.0).all())  # the number before was y - 1
-                change = self._log_mass(at, below if carried else self.normal_score(y - 1.0)) - each.logsumexp(0)
+                if below is None or bool((weight > 1.0).any()):  # else that of the number before, y - 1
+                    below = self.normal_score(y - 1.0)
+                change = self._log_mass(at, below) - each.logsumexp(0)
                 below = at
             else:
                 change = self.score_map.log_gradient(self.base.normal_score(y))
