@@ -46,12 +46,8 @@ STEPS = 1_500
 """Steps of a candidate, at most."""
 FEWEST_STEPS = 400
 """Steps to which a training may be limited before nothing is chosen: networks that have learned little are alike."""
-LARGEST_COUNT = 100
-"""Counts beyond are as good as real numbers, and much faster."""
 SKEWED = 1.0
 """Skewness from which the logarithm of a positive target is a candidate."""
-FEWEST_LEVELS = 3
-"""Different whole numbers from which counts are a candidate."""
 EVIDENCE = 2.0
 """Standard errors by which another noise must be better than the normal one."""
 EVIDENCE_FOR_PIECES = 1.0
@@ -92,16 +88,14 @@ class Noise(StrEnum):
 def candidates(y: Floats) -> tuple[Noise, ...]:
     """The kinds of noise that are compared for targets (N, D), normal noise first.
 
-    Student's t is not among them: calibration widens the tails of normal noise, and scores of mixtures of many t
-    distributions take too long to compute. Whoever knows that the tails are heavy can ask for it.
+    Student's t and counts are not among them: calibration widens the tails of normal noise and gives whole targets
+    whole intervals, and mixtures of many such distributions take too long to compute, those of counts without end where
+    an absurd row is predicted. Whoever knows that the tails are heavy, or that targets are counts, can ask for them.
     """
     found = [Noise.NORMAL]
     if y.shape[1] > 1:
         return tuple(found)
     values = y[:, 0]
-    whole = bool((values == np.round(values)).all() and values.min() >= 0.0 and values.max() <= LARGEST_COUNT)
-    if whole and len(np.unique(values)) >= FEWEST_LEVELS:
-        found.append(Noise.COUNTS)
     if values.min() > 0.0 and skewness(values) > SKEWED:
         found.append(Noise.LOG_NORMAL)
     return tuple(found)
