@@ -186,6 +186,6 @@ def test_a_fit_that_was_interrupted_ends_the_experiment() -> None:
     with pytest.raises(KeyboardInterrupt):
         uninterrupted(posterior)
     # the status decides, whatever the notes say
-    record = replace(posterior.record, status=Status.FINISHED, notes=("interrupted by nobody",))
+    record = replace(posterior.record, status=Status.FINISHED, interrupted=False, notes=("interrupted by nobody",))
     whole = replace(posterior, record=record)
     assert uninterrupted(whole) is whole
